@@ -1,0 +1,11 @@
+//! Layer 1: errors, element types, views and the log. Imports nothing of ours.
+
+mod dtype;
+mod error;
+pub mod log;
+mod view;
+
+pub use dtype::Dtype;
+pub use error::{Error, Result, Status};
+pub(crate) use error::err;
+pub use view::{Matrix, MatrixMut};
