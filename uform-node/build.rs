@@ -1,1 +1,5 @@
-fn main() { napi_build::setup(); }
+//! Lets the addon find the symbols of the Node process at run time.
+
+fn main() {
+    napi_build::setup();
+}

@@ -21,7 +21,9 @@ pub enum Dtype {
 impl Dtype {
     /// The element type of that number, if there is one.
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::F32, Self::F16, Self::Bf16, Self::I8, Self::U8, Self::B1].into_iter().find(|dtype| *dtype as u32 == number)
+        [Self::F32, Self::F16, Self::Bf16, Self::I8, Self::U8, Self::B1]
+            .into_iter()
+            .find(|dtype| *dtype as u32 == number)
     }
 
     /// Its name in messages and files.
@@ -36,11 +38,12 @@ impl Dtype {
         }
     }
 
-    /// Bytes that a row of `columns` elements takes; rows of bits are rounded up to whole bytes.
+    /// Bytes that a row of `columns` elements takes; rows of bits are rounded up to whole bytes. What no memory holds
+    /// saturates.
     pub fn row_bytes(self, columns: usize) -> usize {
         match self {
-            Self::F32 => columns * 4,
-            Self::F16 | Self::Bf16 => columns * 2,
+            Self::F32 => columns.saturating_mul(4),
+            Self::F16 | Self::Bf16 => columns.saturating_mul(2),
             Self::I8 | Self::U8 => columns,
             Self::B1 => columns.div_ceil(8),
         }

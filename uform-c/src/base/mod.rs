@@ -6,6 +6,6 @@ pub mod log;
 mod view;
 
 pub use dtype::Dtype;
-pub use error::{Error, Result, Status};
 pub(crate) use error::err;
+pub use error::{Error, Result, Status};
 pub use view::{Matrix, MatrixMut};

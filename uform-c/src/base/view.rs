@@ -31,16 +31,25 @@ unsafe impl<T: Send> Send for MatrixMut<'_, T> {}
 // SAFETY: a shared reference to it only reads the shape; writing through it is an `unsafe` promise of disjointness.
 unsafe impl<T: Send> Sync for MatrixMut<'_, T> {}
 
-/// Elements from the first to one past the last that a matrix of that shape touches.
-fn span(rows: usize, columns: usize, stride: usize) -> usize {
-    if rows == 0 { 0 } else { (rows - 1) * stride + columns }
+/// Whether rows of that shape do not overlap and end within `elements` elements.
+fn fits(rows: usize, columns: usize, stride: usize, elements: usize) -> bool {
+    let span = match rows {
+        0 => Some(0),
+        _ => (rows - 1).checked_mul(stride).and_then(|before_last| before_last.checked_add(columns)),
+    };
+    stride >= columns && span.is_some_and(|span| span <= elements)
+}
+
+/// Whether `count` places from `first` on are among `all`.
+fn within(first: usize, count: usize, all: usize) -> bool {
+    first.checked_add(count).is_some_and(|end| end <= all)
 }
 
 impl<'a, T> Matrix<'a, T> {
     /// Views `data` as `rows` × `columns` with `stride` elements between the starts of rows.
     /// Panics when the data is shorter than that or rows overlap: a shape is computed by us, never by users.
     pub fn new(data: &'a [T], rows: usize, columns: usize, stride: usize) -> Self {
-        assert!(stride >= columns && span(rows, columns, stride) <= data.len(), "matrix outside its data");
+        assert!(fits(rows, columns, stride, data.len()), "matrix outside its data");
         Self { pointer: data.as_ptr(), rows, columns, stride, lifetime: PhantomData }
     }
 
@@ -78,7 +87,8 @@ impl<'a, T> Matrix<'a, T> {
 
     /// The part of it that starts at (`row`, `column`) and has `rows` × `columns`.
     pub fn block(&self, row: usize, column: usize, rows: usize, columns: usize) -> Self {
-        assert!(row + rows <= self.rows && column + columns <= self.columns, "block outside the matrix");
+        let inside = within(row, rows, self.rows) && within(column, columns, self.columns);
+        assert!(inside, "block outside the matrix");
         let offset = if rows == 0 || columns == 0 { 0 } else { row * self.stride + column };
         // SAFETY: the block was just checked to lie inside the matrix.
         Self { pointer: unsafe { self.pointer.add(offset) }, rows, columns, ..*self }
@@ -89,7 +99,7 @@ impl<'a, T> MatrixMut<'a, T> {
     /// Views `data` as `rows` × `columns` with `stride` elements between the starts of rows.
     /// Panics when the data is shorter than that or rows overlap: a shape is computed by us, never by users.
     pub fn new(data: &'a mut [T], rows: usize, columns: usize, stride: usize) -> Self {
-        assert!(stride >= columns && span(rows, columns, stride) <= data.len(), "matrix outside its data");
+        assert!(fits(rows, columns, stride, data.len()), "matrix outside its data");
         Self { pointer: data.as_mut_ptr(), rows, columns, stride, lifetime: PhantomData }
     }
 
@@ -127,7 +137,13 @@ impl<'a, T> MatrixMut<'a, T> {
 
     /// What is there now, only to be read.
     pub fn as_matrix(&self) -> Matrix<'_, T> {
-        Matrix { pointer: self.pointer, rows: self.rows, columns: self.columns, stride: self.stride, lifetime: PhantomData }
+        Matrix {
+            pointer: self.pointer,
+            rows: self.rows,
+            columns: self.columns,
+            stride: self.stride,
+            lifetime: PhantomData,
+        }
     }
 
     /// The part of it that starts at (`row`, `column`) and has `rows` × `columns`.
@@ -140,11 +156,37 @@ impl<'a, T> MatrixMut<'a, T> {
     ///
     /// # Safety
     /// No other view that is alive may touch the elements of this block.
-    pub unsafe fn shared_block(&self, row: usize, column: usize, rows: usize, columns: usize) -> MatrixMut<'_, T> {
-        assert!(row + rows <= self.rows && column + columns <= self.columns, "block outside the matrix");
+    pub unsafe fn shared_block(
+        &self,
+        row: usize,
+        column: usize,
+        rows: usize,
+        columns: usize,
+    ) -> MatrixMut<'_, T> {
+        let inside = within(row, rows, self.rows) && within(column, columns, self.columns);
+        assert!(inside, "block outside the matrix");
         let offset = if rows == 0 || columns == 0 { 0 } else { row * self.stride + column };
         // SAFETY: the block was just checked to lie inside the matrix.
         let pointer = unsafe { self.pointer.add(offset) };
         MatrixMut { pointer, rows, columns, stride: self.stride, lifetime: PhantomData }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    #[test]
+    fn shapes_whose_sizes_overflow_are_outside() {
+        let data = [0.0f32; 12];
+        for (rows, columns, stride) in [(2, 1, usize::MAX), (usize::MAX, 2, 2), (3, 4, usize::MAX / 2 + 1)] {
+            assert!(catch_unwind(|| Matrix::new(&data, rows, columns, stride)).is_err());
+        }
+        for (row, column, rows, columns) in [(1, 0, usize::MAX, 1), (0, 2, 1, usize::MAX - 1)] {
+            assert!(catch_unwind(|| Matrix::dense(&data, 3, 4).block(row, column, rows, columns)).is_err());
+        }
+        assert_eq!(Matrix::dense(&data, 3, 4).block(1, 1, 2, 3).row(1).len(), 3);
     }
 }

@@ -1,5 +1,7 @@
 //! What a call computes with: the threads, the kernels and the scratch of its executor, for as long as it runs.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::{Error, Result, Status};
@@ -37,6 +39,28 @@ pub trait Team: Sync {
     fn run(&self, tasks: usize, body: &(dyn Fn(usize, usize) + Sync)) -> Result<()>;
 }
 
+/// The calling thread as a team of one.
+pub struct Alone;
+
+impl Team for Alone {
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn run(&self, tasks: usize, body: &(dyn Fn(usize, usize) + Sync)) -> Result<()> {
+        let all = AssertUnwindSafe(|| (0..tasks).for_each(|task| body(0, task)));
+        // What a panic leaves half-written, the error of the call declares unspecified.
+        catch_unwind(all).map_err(|payload| panicked(&*payload))
+    }
+}
+
+/// The error of a call in which a thread panicked.
+pub(super) fn panicked(payload: &(dyn Any + Send)) -> Error {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+    Error::new(Status::Internal, format!("a thread panicked: {text}"))
+}
+
 /// The means of one call, handed down from the executor through models and ops.
 #[derive(Clone, Copy)]
 pub struct Context<'call> {
@@ -50,4 +74,11 @@ pub struct Context<'call> {
     pub thread: usize,
     /// Set when the caller no longer wants the result; looked at between blocks of tokens.
     pub cancel: &'call Cancel,
+}
+
+impl Context<'_> {
+    /// The means of the part of a task that runs as `thread`: that thread alone, with its own scratch.
+    pub fn part(&self, thread: usize) -> Self {
+        Self { team: &Alone, scratch: &self.scratch[thread..=thread], thread: 0, ..*self }
+    }
 }

@@ -1,15 +1,13 @@
 //! Memory for activations: one stack of bytes per thread, which grows to the most that was ever lent at once and
 //! stays there until it is trimmed.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
 use crate::base::{Error, Result, Status};
-
-const ALIGNMENT: usize = 64;
+use crate::system::pages::{ALIGNMENT, Buffer};
 
 /// Plain numbers, for which every bit pattern is a value.
 ///
@@ -35,23 +33,22 @@ unsafe impl Element for usize {}
 #[derive(Default)]
 pub struct Scratch {
     state: Mutex<State>,
+    /// The memory domains that its pages are spread over; none: where they are first touched.
+    domains: Vec<i32>,
 }
 
 #[derive(Default)]
 struct State {
     chunks: Vec<Chunk>,
-    in_use: usize,
+    loans: usize,
     high_water: usize,
 }
 
+/// Memory of which the first `used` bytes are lent, or were lent below something that still is.
 struct Chunk {
-    memory: NonNull<u8>,
-    capacity: usize,
+    memory: Buffer,
     used: usize,
 }
-
-// SAFETY: a chunk owns its memory.
-unsafe impl Send for Chunk {}
 
 /// Memory lent by a [`Scratch`] until it is dropped; its contents are whatever was there before.
 pub struct Loan<'scratch, T> {
@@ -62,59 +59,51 @@ pub struct Loan<'scratch, T> {
     lifetime: PhantomData<T>,
 }
 
-impl Chunk {
-    fn new(capacity: usize) -> Result<Self> {
-        let too_much = || Error::new(Status::OutOfMemory, format!("scratch: {capacity} bytes could not be had"));
-        let layout = Layout::from_size_align(capacity, ALIGNMENT).map_err(|_| too_much())?;
-        // SAFETY: the layout is not empty, as `take` never asks for zero bytes.
-        let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(too_much)?;
-        Ok(Self { memory, capacity, used: 0 })
-    }
-}
-
-impl Drop for Chunk {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this very layout, which was valid there.
-        unsafe { dealloc(self.memory.as_ptr(), Layout::from_size_align_unchecked(self.capacity, ALIGNMENT)) }
-    }
-}
-
 impl Scratch {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Lends `count` elements, aligned to 64 bytes. Loans are given back in the reverse order, as locals are dropped.
+    /// Scratch whose pages are spread over those memory domains.
+    pub fn in_domains(domains: Vec<i32>) -> Self {
+        Self { state: Mutex::default(), domains }
+    }
+
+    /// Lends `count` elements, aligned to 64 bytes, with whatever they held before. Loans are best given back in the
+    /// reverse order, as locals are dropped; memory below a loan that is still out is not lent again before that is back.
     pub fn take<T: Element>(&self, count: usize) -> Result<Loan<'_, T>> {
         let bytes = count
             .checked_mul(size_of::<T>())
             .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT))
-            .ok_or_else(|| Error::new(Status::OutOfMemory, format!("scratch: {count} elements could not be had")))?
+            .ok_or_else(|| {
+                Error::new(Status::OutOfMemory, format!("scratch: {count} elements could not be had"))
+            })?
             .max(ALIGNMENT);
         let mut state = self.state();
-        if state.in_use == 0 && state.chunks.len() > 1 {
-            state.chunks.clear();
+        if state.chunks.last().is_none_or(|chunk| chunk.memory.bytes() - chunk.used < bytes) {
+            let capacity = match state.loans {
+                // What was lent in several chunks before will fit in one from now on.
+                0 => {
+                    state.chunks.clear();
+                    bytes.max(state.high_water)
+                }
+                _ => bytes,
+            };
+            let memory = Buffer::new(capacity, &self.domains)?;
+            state.chunks.push(Chunk { memory, used: 0 });
         }
-        if !state.chunks.last().is_some_and(|chunk| chunk.capacity - chunk.used >= bytes) {
-            let capacity = bytes.max(if state.in_use == 0 { state.high_water } else { 0 });
-            if state.in_use == 0 {
-                state.chunks.clear();
-            }
-            let chunk = Chunk::new(capacity)?;
-            state.chunks.push(chunk);
-        }
-        state.in_use += bytes;
-        state.high_water = state.high_water.max(state.in_use);
         let Some(chunk) = state.chunks.last_mut() else { unreachable!("a chunk was just made sure of") };
         // SAFETY: the chunk has `bytes` free bytes behind `used`.
-        let memory = unsafe { chunk.memory.add(chunk.used) }.cast::<T>();
+        let memory = unsafe { chunk.memory.as_ptr().add(chunk.used) }.cast::<T>();
         chunk.used += bytes;
+        state.loans += 1;
+        state.high_water = state.high_water.max(state.chunks.iter().map(|chunk| chunk.used).sum());
         Ok(Loan { scratch: self, memory, count, bytes, lifetime: PhantomData })
     }
 
     /// Bytes that are kept, lent or not.
     pub fn bytes(&self) -> usize {
-        self.state().chunks.iter().map(|chunk| chunk.capacity).sum()
+        self.state().chunks.iter().map(|chunk| chunk.memory.bytes()).sum()
     }
 
     /// The most bytes that were ever lent at once.
@@ -125,7 +114,7 @@ impl Scratch {
     /// Gives the memory back unless some of it is lent.
     pub fn trim(&self) {
         let mut state = self.state();
-        if state.in_use == 0 {
+        if state.loans == 0 {
             state.chunks.clear();
         }
     }
@@ -134,13 +123,21 @@ impl Scratch {
 impl<T> Drop for Loan<'_, T> {
     fn drop(&mut self) {
         let mut state = self.scratch.state();
-        state.in_use -= self.bytes;
-        let start = self.memory.as_ptr() as usize;
+        state.loans -= 1;
+        if state.loans == 0 {
+            // All but the last chunk were there before it grew; the next loan finds one that holds everything.
+            if state.chunks.len() > 1 {
+                state.chunks.clear();
+            }
+            state.chunks.iter_mut().for_each(|chunk| chunk.used = 0);
+            return;
+        }
+        let start = self.memory.as_ptr().addr();
         for chunk in &mut state.chunks {
-            let base = chunk.memory.as_ptr() as usize;
-            // Loans are returned in reverse order; one that was not is reclaimed with the one below it.
-            if (base..base + chunk.capacity).contains(&start) {
-                chunk.used = chunk.used.min(start - base);
+            let base = chunk.memory.as_ptr().as_ptr().addr();
+            // A loan that something lies above stays taken until all are back.
+            if start >= base && start + self.bytes == base + chunk.used {
+                chunk.used = start - base;
             }
         }
     }
@@ -165,3 +162,79 @@ impl<T> DerefMut for Loan<'_, T> {
 unsafe impl<T: Send> Send for Loan<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Loan<'_, T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loans_are_aligned_and_apart() {
+        let scratch = Scratch::default();
+        let mut loans: Vec<Loan<'_, f32>> = (0..50).map(|count| scratch.take(count * 37).unwrap()).collect();
+        for (number, loan) in loans.iter_mut().enumerate() {
+            assert_eq!((loan.len(), loan.as_ptr().align_offset(64)), (number * 37, 0));
+            loan.fill(number as f32);
+        }
+        for (number, loan) in loans.iter().enumerate() {
+            assert!(loan.iter().all(|value| *value == number as f32));
+        }
+    }
+
+    #[test]
+    fn loans_given_back_out_of_order_are_not_lent_twice() {
+        let scratch = Scratch::default();
+        let _whole = scratch.take::<u8>(1 << 16);
+        drop(_whole);
+        let below = scratch.take::<u8>(100).unwrap();
+        let mut above = scratch.take::<u8>(100).unwrap();
+        above.fill(1);
+        drop(below);
+        let mut others: Vec<_> = (0..5).map(|_| scratch.take::<u8>(100).unwrap()).collect();
+        others.iter_mut().for_each(|other| other.fill(2));
+        assert!(above.iter().all(|byte| *byte == 1));
+        drop((above, others));
+        assert_eq!(scratch.take::<u8>(1 << 16).unwrap().len(), 1 << 16);
+        assert_eq!(scratch.bytes(), 1 << 16);
+    }
+
+    #[test]
+    fn memory_grows_to_the_high_water_mark_and_stays_there() {
+        let scratch = Scratch::default();
+        let call = || {
+            let _first = scratch.take::<f32>(1000).unwrap();
+            let inner = scratch.take::<u8>(5000).unwrap();
+            drop(inner);
+            let _second = scratch.take::<f32>(3000).unwrap();
+        };
+        call();
+        let most = 4032 + 12_032;
+        assert_eq!(scratch.high_water(), most);
+        call();
+        let kept = scratch.bytes();
+        assert_eq!(kept, most);
+        for _ in 0..100 {
+            call();
+            assert_eq!((scratch.bytes(), scratch.high_water()), (kept, most));
+        }
+    }
+
+    #[test]
+    fn trimming_gives_back_what_is_not_lent() {
+        let scratch = Scratch::default();
+        let loan = scratch.take::<f32>(1 << 20).unwrap();
+        scratch.trim();
+        assert_eq!(scratch.bytes(), 4 << 20);
+        drop(loan);
+        scratch.trim();
+        assert_eq!((scratch.bytes(), scratch.high_water()), (0, 4 << 20));
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_an_error() {
+        let scratch = Scratch::default();
+        for count in [usize::MAX, usize::MAX / 4, 1 << 58] {
+            assert_eq!(scratch.take::<f32>(count).err().map(|error| error.status), Some(Status::OutOfMemory));
+        }
+        assert_eq!(scratch.take::<f32>(0).unwrap().len(), 0);
+    }
+}

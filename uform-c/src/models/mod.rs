@@ -1,1 +1,32 @@
-//! See ARCHITECTURE.md.
+//! Layer 5: models from files to vectors.
+//!
+//! `source` and `hub` find files, `json` and `tensors` read them, `config`, `modules`, `prompts` and `limit` say what
+//! they mean, `tokenizer_file` bounds what a tokenizer may ask for, `tokenizer` and `text` make token ids, `bert` is an
+//! architecture and `registry` lists them, `blocks` cuts rows into blocks, `embed` gives those to threads, `finish` and
+//! `output` turn tokens into the caller's rows.
+
+mod bert;
+mod blocks;
+mod config;
+mod embed;
+mod finish;
+mod hub;
+mod json;
+mod limit;
+mod model;
+mod modules;
+mod output;
+mod prompts;
+mod registry;
+mod source;
+mod tensors;
+mod text;
+mod tokenizer;
+mod tokenizer_file;
+
+pub use embed::{EmbedOptions, Length, Normalize, Progress, Report};
+pub use model::{Description, LoadOptions, Model, Precision};
+pub use output::Output;
+pub use prompts::{Prompt, Role};
+pub use source::{Reading, Source};
+pub use tokenizer::Token;

@@ -1,0 +1,224 @@
+//! Speed of the kernels of every class that this machine runs, on one thread, beside the machine's own limit: a loop of
+//! independent fused multiply-adds, measured in the same run. Shapes are those of all-MiniLM-L6-v2.
+//! `cargo bench -p uform-c --bench kernels [-- WORD]` runs the lines that contain the word.
+
+use std::hint::black_box;
+
+use uform_c::base::{Matrix, MatrixMut};
+use uform_c::executors::{Cancel, Context, Scratch, Team};
+use uform_c::kernels::activation::Activation;
+use uform_c::kernels::pool::Pooling;
+use uform_c::kernels::simd::{Kernel, Portable, Vector};
+use uform_c::kernels::{Kernels, for_class};
+use uform_c::ops::attention::attention;
+use uform_c::ops::linear::Linear;
+use uform_c::system::cpu::{self, CpuClass};
+
+/// The calling thread alone.
+struct Alone;
+
+impl Team for Alone {
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn run(&self, tasks: usize, body: &(dyn Fn(usize, usize) + Sync)) -> uform_c::base::Result<()> {
+        (0..tasks).for_each(|task| body(0, task));
+        Ok(())
+    }
+}
+
+/// Seconds that this thread has computed for, so not those that other programs had its core.
+fn seconds() -> f64 {
+    #[cfg(unix)]
+    {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a valid clock and a valid place for its time.
+        let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+        assert!(status == 0, "a clock of the thread");
+        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    }
+    #[cfg(not(unix))]
+    {
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        START.get_or_init(std::time::Instant::now).elapsed().as_secs_f64()
+    }
+}
+
+/// Seconds of the fastest of several rounds, as other programs can only slow one down.
+fn fastest(mut body: impl FnMut()) -> f64 {
+    body();
+    let start = seconds();
+    body();
+    let calls = (1e-4 / (seconds() - start).max(1e-9)).ceil() as usize;
+    let round = |_| {
+        let start = seconds();
+        (0..calls).for_each(|_| body());
+        (seconds() - start) / calls as f64
+    };
+    (0..200).map(round).fold(f64::INFINITY, f64::min)
+}
+
+fn numbers(count: usize) -> Vec<f32> {
+    (0..count).map(|index| ((index * 2_654_435_761) % 2_001) as f32 / 1_000.0 - 1.0).collect()
+}
+
+/// Twelve sums that do not wait for each other.
+struct Peak;
+
+const PEAK_STEPS: usize = 5_000;
+
+impl Kernel for Peak {
+    type Output = f32;
+
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) -> f32 {
+        // SAFETY: the caller promises the instructions of `V`.
+        unsafe {
+            let (factor, addend) = (V::splat(black_box(0.999)), V::splat(black_box(0.001)));
+            let mut sums = [V::splat(1.0); 12];
+            for _ in 0..PEAK_STEPS {
+                for sum in &mut sums {
+                    *sum = sum.mul_add(factor, addend);
+                }
+            }
+            // Written to memory, or else the compiler would not make vectors of portable lanes.
+            let mut lanes = [0.0; 12 * 16];
+            sums.into_iter()
+                .enumerate()
+                .for_each(|(index, sum)| sum.store(lanes.as_mut_ptr().add(index * V::LANES)));
+            black_box(lanes)[0]
+        }
+    }
+}
+
+/// Multiply-adds per second, counted as two operations, in thousands of millions.
+fn peak<V: Vector>() -> f64 {
+    // SAFETY: asked only for classes that the machine runs.
+    let seconds = fastest(|| _ = black_box(unsafe { V::run(Peak) }));
+    2.0 * (PEAK_STEPS * 12 * V::LANES) as f64 / seconds / 1e9
+}
+
+fn peak_of(class: CpuClass) -> f64 {
+    match class {
+        #[cfg(target_arch = "x86_64")]
+        CpuClass::IntelHaswell => peak::<uform_c::kernels::simd::F32x8>(),
+        #[cfg(target_arch = "x86_64")]
+        CpuClass::IntelSkylake => peak::<uform_c::kernels::simd::F32x16>(),
+        _ => peak::<Portable<4, false>>(),
+    }
+}
+
+struct Report {
+    class: &'static str,
+    peak: f64,
+    word: Option<String>,
+}
+
+impl Report {
+    /// Measures `body`, which does `operations` of the kind that the peak counts, or as many elements when it has none.
+    fn line(&self, name: &str, operations: usize, elements: usize, body: impl FnMut()) {
+        let name = format!("{} {name}", self.class);
+        if self.word.as_ref().is_some_and(|word| !name.contains(word.as_str())) {
+            return;
+        }
+        let seconds = fastest(body);
+        if operations > 0 {
+            let rate = operations as f64 / seconds / 1e9;
+            println!(
+                "{name:48} {:9.1} µs {rate:7.1} GFLOP/s {:5.1} % of peak",
+                seconds * 1e6,
+                rate / self.peak * 100.0
+            );
+        } else {
+            println!(
+                "{name:48} {:9.1} µs {:7.2} ns per element",
+                seconds * 1e6,
+                seconds * 1e9 / elements as f64
+            );
+        }
+    }
+}
+
+fn products(report: &Report, context: &Context) {
+    for (inputs, outputs) in [(384, 384), (384, 1152), (384, 1536), (1536, 384)] {
+        let weights = numbers(inputs * outputs);
+        let bias = numbers(outputs);
+        let layer = Linear::new(Matrix::dense(&weights, outputs, inputs), Some(&bias)).expect("a layer");
+        for rows in [1, 14, 64, 128, 256] {
+            let input = numbers(rows * inputs);
+            let mut output = vec![0.0; rows * outputs];
+            let operations = 2 * rows * inputs * outputs;
+            report.line(&format!("gemm {rows} x {inputs} x {outputs}"), operations, 0, || {
+                let input = Matrix::dense(&input, rows, inputs);
+                let output = MatrixMut::dense(&mut output, rows, outputs);
+                layer.forward(context, input, output, Activation::None, None).expect("a product");
+            });
+        }
+    }
+}
+
+fn attentions(report: &Report, context: &Context) {
+    let (heads, hidden) = (12, 384);
+    for length in [14, 64, 128, 256, 512] {
+        let qkv = numbers(length * 3 * hidden);
+        let mut output = vec![0.0; length * hidden];
+        let operations = 4 * length * length * hidden;
+        report.line(&format!("attention {length}, {heads} heads of 32"), operations, 0, || {
+            let qkv = Matrix::dense(&qkv, length, 3 * hidden);
+            let output = MatrixMut::dense(&mut output, length, hidden);
+            attention(context, qkv, &[0, length], heads, 0.17, output).expect("attention");
+        });
+    }
+}
+
+fn rows(report: &Report, kernels: &Kernels) {
+    let (rows, width) = (64, 384);
+    let input = numbers(rows * width);
+    let (weight, bias) = (numbers(width), numbers(width));
+    let mut output = vec![0.0; rows * width];
+    let elements = rows * width;
+    report.line("layer norm 64 x 384", 0, elements, || {
+        let output = MatrixMut::dense(&mut output, rows, width);
+        kernels.layer_norm(Matrix::dense(&input, rows, width), &weight, &bias, 1e-12, output);
+    });
+    // By rows, as some machines copy large blocks slowly, which would hide what is measured.
+    let copy = |output: &mut [f32]| {
+        for (to, from) in output.chunks_exact_mut(width).zip(black_box(&input).chunks_exact(width)) {
+            to.copy_from_slice(from);
+        }
+    };
+    for activation in
+        [Activation::None, Activation::Gelu, Activation::GeluTanh, Activation::Tanh, Activation::Silu]
+    {
+        report.line(&format!("{activation:?} 64 x 384"), 0, elements, || {
+            copy(&mut output);
+            kernels.activate(activation, MatrixMut::dense(&mut output, rows, width));
+        });
+    }
+    report.line("softmax 64 x 384", 0, elements, || {
+        copy(&mut output);
+        kernels.softmax(MatrixMut::dense(&mut output, rows, width), 1.0);
+    });
+    report.line("normalize 64 x 384", 0, elements, || {
+        kernels.normalize(MatrixMut::dense(&mut output, rows, width))
+    });
+    let mut pooled = vec![0.0; width];
+    report.line("mean of 64 x 384", 0, elements, || {
+        kernels.pool(Pooling::Mean, Matrix::dense(&input, rows, width), &mut pooled);
+    });
+}
+
+fn main() {
+    let word = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let (scratch, cancel) = ([Scratch::default()], Cancel::default());
+    for &class in cpu::runnable() {
+        let kernels = for_class(class).expect("kernels of a class that runs here");
+        let report = Report { class: class.name(), peak: peak_of(class), word: word.clone() };
+        println!("{}: peak {:.1} GFLOP/s on one thread", report.class, report.peak);
+        let context = Context { kernels, team: &Alone, scratch: &scratch, thread: 0, cancel: &cancel };
+        products(&report, &context);
+        attentions(&report, &context);
+        rows(&report, kernels);
+    }
+}

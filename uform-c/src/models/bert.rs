@@ -1,0 +1,406 @@
+//! BERT and the encoders with the same graph: post-norm layers over absolute positions.
+//!
+//! Reference: `BertModel`, `RobertaModel`, `XLMRobertaModel` and `DistilBertModel` of `transformers` 5 without their
+//! pooling heads; "BERT: Pre-training of Deep Bidirectional Transformers", arXiv:1810.04805. Rows are ragged: the tokens
+//! of all texts of a block stand one behind the other, and attention keeps to the text of its own.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::base::{Matrix, MatrixMut, Result, err};
+use crate::executors::{Context, Team};
+use crate::kernels::activation::Activation;
+use crate::kernels::attention::{attention_scratch_len, packed_head_len};
+use crate::ops::attention::attention;
+use crate::ops::embed::embed;
+use crate::ops::linear::Linear;
+use crate::ops::norm::layer_norm;
+
+use super::config::{Positions, Shape};
+use super::json::Keys;
+use super::tensors::{Table, Tensors};
+
+/// The spelling of one architecture: keys of its configuration and names of its tensors.
+pub(super) struct Layout {
+    pub(super) hidden_key: &'static str,
+    pub(super) layers_key: &'static str,
+    pub(super) heads_key: &'static str,
+    pub(super) intermediate_key: &'static str,
+    pub(super) activation_key: &'static str,
+    /// The key of the layer norms' epsilon, where it is not fixed to 1e-12.
+    pub(super) epsilon_key: Option<&'static str>,
+    pub(super) default_vocabulary: usize,
+    pub(super) default_layers: usize,
+    /// The padding token behind which positions start, where they do.
+    pub(super) default_padding: Option<u32>,
+    /// Whether there is a table of token types, and the tokenizer's types are given to it.
+    pub(super) token_types: bool,
+    /// Whether the tokenizer's token types are used, or all are zero.
+    pub(super) types_from_tokenizer: bool,
+    /// What stands before the names in a file that holds a head as well.
+    prefix: &'static str,
+    layer: &'static str,
+    names: &'static LayerNames,
+}
+
+struct LayerNames {
+    query: &'static str,
+    key: &'static str,
+    value: &'static str,
+    attention_output: &'static str,
+    attention_norm: &'static str,
+    intermediate: &'static str,
+    output: &'static str,
+    output_norm: &'static str,
+}
+
+const BERT_NAMES: LayerNames = LayerNames {
+    query: "attention.self.query",
+    key: "attention.self.key",
+    value: "attention.self.value",
+    attention_output: "attention.output.dense",
+    attention_norm: "attention.output.LayerNorm",
+    intermediate: "intermediate.dense",
+    output: "output.dense",
+    output_norm: "output.LayerNorm",
+};
+
+/// `BertModel`.
+pub(super) const BERT: Layout = Layout {
+    hidden_key: "hidden_size",
+    layers_key: "num_hidden_layers",
+    heads_key: "num_attention_heads",
+    intermediate_key: "intermediate_size",
+    activation_key: "hidden_act",
+    epsilon_key: Some("layer_norm_eps"),
+    default_vocabulary: 30522,
+    default_layers: 12,
+    default_padding: None,
+    token_types: true,
+    types_from_tokenizer: true,
+    prefix: "bert.",
+    layer: "encoder.layer.",
+    names: &BERT_NAMES,
+};
+
+/// `RobertaModel` and `XLMRobertaModel`, which are the same graph under two names.
+pub(super) const ROBERTA: Layout = Layout {
+    default_vocabulary: 50265,
+    default_padding: Some(1),
+    types_from_tokenizer: false,
+    prefix: "roberta.",
+    ..BERT
+};
+
+/// `DistilBertModel`.
+pub(super) const DISTILBERT: Layout = Layout {
+    hidden_key: "dim",
+    layers_key: "n_layers",
+    heads_key: "n_heads",
+    intermediate_key: "hidden_dim",
+    activation_key: "activation",
+    epsilon_key: None,
+    default_layers: 6,
+    token_types: false,
+    types_from_tokenizer: false,
+    prefix: "distilbert.",
+    layer: "transformer.layer.",
+    names: &LayerNames {
+        query: "attention.q_lin",
+        key: "attention.k_lin",
+        value: "attention.v_lin",
+        attention_output: "attention.out_lin",
+        attention_norm: "sa_layer_norm",
+        intermediate: "ffn.lin1",
+        output: "ffn.lin2",
+        output_norm: "output_layer_norm",
+    },
+    ..BERT
+};
+
+/// The weights of one model, packed for the kernels.
+pub(super) struct Encoder {
+    shape: Shape,
+    words: Table,
+    positions: Table,
+    types: Option<Table>,
+    norm: Norm,
+    layers: Vec<Layer>,
+}
+
+struct Layer {
+    query_key_value: Linear,
+    attention_output: Linear,
+    attention_norm: Norm,
+    intermediate: Linear,
+    output: Linear,
+    output_norm: Norm,
+}
+
+struct Norm {
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+/// The tokens of a block of texts, one text behind the other.
+pub(super) struct Ragged {
+    pub(super) ids: Vec<u32>,
+    pub(super) types: Vec<u32>,
+    /// Where each text starts, and behind the last one where it ends.
+    pub(super) starts: Vec<usize>,
+}
+
+/// Bytes that a loan of `rows` × `columns` elements of four bytes takes. In a type that the sizes of no call overflow.
+pub(super) fn scratch_bytes(rows: usize, columns: usize) -> u128 {
+    (rows as u128 * columns as u128 * size_of::<f32>() as u128).next_multiple_of(64).max(64)
+}
+
+/// Names in a file: with which prefix, and in the spelling of which layer norm.
+struct Reader<'t> {
+    tensors: &'t Tensors<'t>,
+    prefix: &'static str,
+    shape: &'t Shape,
+    /// The memory domains that tables are spread over.
+    domains: &'t [i32],
+}
+
+impl Reader<'_> {
+    fn name(&self, name: &str, part: &str) -> String {
+        format!("{}{name}.{part}", self.prefix)
+    }
+
+    fn table(&self, name: &str, rows: usize) -> Result<Table> {
+        self.tensors.table(&self.name(name, "weight"), rows, self.shape.hidden, self.domains)
+    }
+
+    /// A layer norm, whose vectors were called gamma and beta in TensorFlow's checkpoints.
+    fn norm(&self, name: &str) -> Result<Norm> {
+        let vector = |part, old| {
+            let (new, old) = (self.name(name, part), self.name(name, old));
+            let name = if self.tensors.has(&old) && !self.tensors.has(&new) { old } else { new };
+            self.tensors.vector(&name, self.shape.hidden)
+        };
+        Ok(Norm { weight: vector("weight", "gamma")?, bias: vector("bias", "beta")? })
+    }
+
+    /// Affine maps of the same input, side by side.
+    fn linear(&self, names: &[String], outputs: usize, inputs: usize) -> Result<Linear> {
+        let mut parts = Vec::new();
+        for name in names {
+            let weight = self.tensors.matrix(&self.name(name, "weight"), outputs, inputs)?;
+            parts.push((weight, self.tensors.vector(&self.name(name, "bias"), outputs)?));
+        }
+        let views: Vec<_> = parts
+            .iter()
+            .map(|(weight, bias)| (Matrix::dense(weight, outputs, inputs), Some(&bias[..])))
+            .collect();
+        Linear::stack_in(&views, self.domains)
+    }
+
+    fn layer(&self, layout: &Layout, index: usize) -> Result<Layer> {
+        let (hidden, intermediate) = (self.shape.hidden, self.shape.intermediate);
+        let names = layout.names;
+        let name = |name: &str| format!("{}{index}.{name}", layout.layer);
+        Ok(Layer {
+            query_key_value: self.linear(&[names.query, names.key, names.value].map(name), hidden, hidden)?,
+            attention_output: self.linear(&[name(names.attention_output)], hidden, hidden)?,
+            attention_norm: self.norm(&name(names.attention_norm))?,
+            intermediate: self.linear(&[name(names.intermediate)], intermediate, hidden)?,
+            output: self.linear(&[name(names.output)], hidden, intermediate)?,
+            output_norm: self.norm(&name(names.output_norm))?,
+        })
+    }
+}
+
+impl Reader<'_> {
+    /// All layers, each by one thread. After the first error no further layer is begun.
+    fn layers(
+        &self,
+        layout: &Layout,
+        team: &dyn Team,
+        progress: &(dyn Fn() -> Result<()> + Sync),
+    ) -> Result<Vec<Layer>> {
+        let slots: Vec<Mutex<Option<Result<Layer>>>> =
+            (0..self.shape.layers).map(|_| Mutex::default()).collect();
+        let failed = AtomicBool::new(false);
+        team.run(slots.len(), &|thread, index| {
+            if failed.load(Ordering::Relaxed) {
+                return;
+            }
+            let layer = self.layer(layout, index);
+            let layer =
+                layer.and_then(|layer| if thread == 0 { progress().map(|()| layer) } else { Ok(layer) });
+            failed.fetch_or(layer.is_err(), Ordering::Relaxed);
+            *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(layer);
+        })?;
+        let read = slots
+            .into_iter()
+            .filter_map(|slot| slot.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        read.collect()
+    }
+}
+
+/// The prefix under which the tensors stand: none, that of a model with a head, or that of a saved module of
+/// sentence-transformers.
+fn find_prefix(tensors: &Tensors, layout: &Layout) -> Result<&'static str> {
+    let probe = "embeddings.word_embeddings.weight";
+    let candidates = ["", layout.prefix, "0.auto_model.", "auto_model."];
+    match candidates.into_iter().find(|prefix| tensors.has(&format!("{prefix}{probe}"))) {
+        Some(prefix) => Ok(prefix),
+        None => err!(
+            CorruptData,
+            "{}: expected {probe} or {}{probe}, found neither",
+            tensors.file(),
+            layout.prefix
+        ),
+    }
+}
+
+impl Encoder {
+    /// Reads the configuration and the weights, the layers on the threads of `team`. Tables are spread over `domains`.
+    /// `progress` is called on the calling thread whenever a part is done.
+    pub(super) fn read(
+        config: &Keys,
+        layout: &'static Layout,
+        tensors: &Tensors,
+        team: &dyn Team,
+        domains: &[i32],
+        progress: &(dyn Fn() -> Result<()> + Sync),
+    ) -> Result<Self> {
+        let shape = Shape::read(config, layout)?;
+        let reader = Reader { tensors, prefix: find_prefix(tensors, layout)?, shape: &shape, domains };
+        progress()?;
+        let words = reader.table("embeddings.word_embeddings", shape.vocabulary)?;
+        let positions = reader.table("embeddings.position_embeddings", shape.position_rows)?;
+        let types = match layout.token_types {
+            true => Some(reader.table("embeddings.token_type_embeddings", shape.token_types)?),
+            false => None,
+        };
+        let norm = reader.norm("embeddings.LayerNorm")?;
+        progress()?;
+        let layers = reader.layers(layout, team, progress)?;
+        Ok(Self { words, positions, types, norm, layers, shape })
+    }
+
+    /// What was configured.
+    pub(super) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Bytes of memory or of the mapped file that its weights take.
+    pub(super) fn bytes(&self) -> u64 {
+        let types = self.types.as_ref().map_or(0, Table::bytes);
+        let norm = |norm: &Norm| ((norm.weight.len() + norm.bias.len()) * size_of::<f32>()) as u64;
+        let layer = |layer: &Layer| {
+            let maps = [&layer.query_key_value, &layer.attention_output, &layer.intermediate, &layer.output];
+            let maps: u64 = maps.into_iter().map(|map| map.bytes() as u64).sum();
+            maps + norm(&layer.attention_norm) + norm(&layer.output_norm)
+        };
+        self.words.bytes()
+            + self.positions.bytes()
+            + types
+            + norm(&self.norm)
+            + self.layers.iter().map(layer).sum::<u64>()
+    }
+
+    /// Work for a text of that many tokens, in units that only compare: multiplications of one layer over 2 · hidden.
+    pub(super) fn work(&self, tokens: usize) -> u64 {
+        let (hidden, intermediate) = (self.shape.hidden as u64, self.shape.intermediate as u64);
+        tokens as u64 * (2 * hidden + intermediate + tokens as u64)
+    }
+
+    /// Bytes of scratch that [`forward`](Self::forward) takes on the thread that calls it for that many tokens, of which
+    /// the longest text has `longest`: an upper bound.
+    pub(super) fn scratch(&self, tokens: usize, longest: usize) -> u128 {
+        let (hidden, intermediate) = (self.shape.hidden, self.shape.intermediate);
+        let wide = intermediate.max(3 * hidden);
+        let inner = self.attention_scratch(longest).max(scratch_bytes(tokens, 1));
+        scratch_bytes(tokens, hidden) + scratch_bytes(tokens, wide) + inner
+    }
+
+    /// Bytes of it that every thread takes that helps: those of attention over a text of that many tokens.
+    pub(super) fn attention_scratch(&self, longest: usize) -> u128 {
+        let head = self.shape.hidden / self.shape.heads;
+        scratch_bytes(packed_head_len(longest, head), 1) + scratch_bytes(attention_scratch_len(head), 1)
+    }
+
+    /// The vectors of the tokens after the last layer. `output` is tokens × hidden.
+    pub(super) fn forward(
+        &self,
+        context: &Context,
+        tokens: &Ragged,
+        mut output: MatrixMut<f32>,
+    ) -> Result<()> {
+        let (count, hidden, intermediate) = (tokens.ids.len(), self.shape.hidden, self.shape.intermediate);
+        let scratch = &context.scratch[context.thread];
+        let mut narrow = scratch.take::<f32>(count * hidden)?;
+        let mut wide = scratch.take::<f32>(count * intermediate.max(3 * hidden))?;
+        self.embed(context, tokens, MatrixMut::dense(&mut narrow, count, hidden))?;
+        let embedded = Matrix::dense(&narrow, count, hidden);
+        self.normalize(context, embedded, &self.norm, output.block_mut(0, 0, count, hidden))?;
+        let scale = ((hidden / self.shape.heads) as f64).powf(-0.5) as f32;
+        for layer in &self.layers {
+            let state = output.as_matrix();
+            let qkv = MatrixMut::dense(&mut wide, count, 3 * hidden);
+            layer.query_key_value.forward(context, state, qkv, Activation::None, None)?;
+            let attended = MatrixMut::dense(&mut narrow, count, hidden);
+            let qkv = Matrix::dense(&wide, count, 3 * hidden);
+            attention(context, qkv, &tokens.starts, self.shape.heads, scale, attended)?;
+            // What attention read is not needed any more, so that its memory takes the sum.
+            let attended = Matrix::dense(&narrow, count, hidden);
+            let sum = MatrixMut::dense(&mut wide, count, hidden);
+            layer.attention_output.forward(context, attended, sum, Activation::None, Some(state))?;
+            let sum = Matrix::dense(&wide, count, hidden);
+            self.normalize(context, sum, &layer.attention_norm, output.block_mut(0, 0, count, hidden))?;
+            let state = output.as_matrix();
+            let inner = MatrixMut::dense(&mut wide, count, intermediate);
+            layer.intermediate.forward(context, state, inner, self.shape.activation, None)?;
+            let inner = Matrix::dense(&wide, count, intermediate);
+            let sum = MatrixMut::dense(&mut narrow, count, hidden);
+            layer.output.forward(context, inner, sum, Activation::None, Some(state))?;
+            let sum = Matrix::dense(&narrow, count, hidden);
+            self.normalize(context, sum, &layer.output_norm, output.block_mut(0, 0, count, hidden))?;
+        }
+        Ok(())
+    }
+
+    fn normalize(
+        &self,
+        context: &Context,
+        input: Matrix<f32>,
+        norm: &Norm,
+        output: MatrixMut<f32>,
+    ) -> Result<()> {
+        layer_norm(context, input, &norm.weight, &norm.bias, self.shape.epsilon, output)
+    }
+
+    /// Sums the rows of the tables in the reference's order: word, type, position.
+    fn embed(&self, context: &Context, tokens: &Ragged, output: MatrixMut<f32>) -> Result<()> {
+        let mut positions = context.scratch[context.thread].take::<u32>(tokens.ids.len())?;
+        for bounds in tokens.starts.windows(2) {
+            let (begin, end) = (bounds[0], bounds[1]);
+            self.number(&tokens.ids[begin..end], &mut positions[begin..end]);
+        }
+        let words = (self.words.matrix(), &tokens.ids[..]);
+        let positions = (self.positions.matrix(), &positions[..]);
+        match &self.types {
+            Some(types) => embed(context, &[words, (types.matrix(), &tokens.types), positions], output),
+            None => embed(context, &[words, positions], output),
+        }
+    }
+
+    /// The positions of the tokens of one text.
+    fn number(&self, ids: &[u32], positions: &mut [u32]) {
+        match self.shape.positions {
+            Positions::FromZero => (0..).zip(positions).for_each(|(number, position)| *position = number),
+            Positions::AfterPadding(padding) => {
+                let mut last = padding;
+                for (id, position) in ids.iter().zip(positions) {
+                    let token = *id != padding;
+                    last += u32::from(token);
+                    *position = if token { last } else { padding };
+                }
+            }
+        }
+    }
+}

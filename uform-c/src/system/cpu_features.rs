@@ -1,0 +1,289 @@
+//! What the processor offers and the operating system saves on a switch of threads.
+//!
+//! An instruction may be used when its CPUID bit is set and the system saves the registers that it touches (XCR0). The
+//! tiles of AMX besides need the leave of the system, which a kernel that uses them has to ask for; that it would be
+//! given is enough to be found here.
+
+/// A set of things that a class may need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Features(u32);
+
+impl Features {
+    pub(super) const NONE: Self = Self(0);
+    pub(super) const AVX2: Self = Self(1 << 0);
+    pub(super) const FMA: Self = Self(1 << 1);
+    pub(super) const F16C: Self = Self(1 << 2);
+    /// BMI1, BMI2, LZCNT and POPCNT.
+    pub(super) const BMI: Self = Self(1 << 3);
+    pub(super) const AVX_VNNI: Self = Self(1 << 4);
+    pub(super) const AVX_VNNI_INT8: Self = Self(1 << 5);
+    pub(super) const AVX_NE_CONVERT: Self = Self(1 << 6);
+    pub(super) const AVX_IFMA: Self = Self(1 << 7);
+    /// AVX-512 F, CD, BW, DQ and VL.
+    pub(super) const AVX512: Self = Self(1 << 8);
+    pub(super) const AVX512_VNNI: Self = Self(1 << 9);
+    /// AVX-512 IFMA, VBMI, VBMI2, BITALG and VPOPCNTDQ.
+    pub(super) const AVX512_BITS: Self = Self(1 << 10);
+    pub(super) const AVX512_BF16: Self = Self(1 << 11);
+    pub(super) const AVX512_FP16: Self = Self(1 << 12);
+    /// AMX tiles with bf16 and i8 products.
+    pub(super) const AMX: Self = Self(1 << 13);
+    pub(super) const AMX_FP16: Self = Self(1 << 14);
+    pub(super) const AVX10_2: Self = Self(1 << 15);
+    pub(super) const NEON: Self = Self(1 << 16);
+    pub(super) const DOT_PRODUCT: Self = Self(1 << 17);
+    pub(super) const I8MM: Self = Self(1 << 18);
+    pub(super) const BF16: Self = Self(1 << 19);
+    /// Arithmetic on f16 and its multiply-add into f32.
+    pub(super) const FP16: Self = Self(1 << 20);
+    pub(super) const SME: Self = Self(1 << 21);
+    pub(super) const SVE2: Self = Self(1 << 22);
+    pub(super) const FP8_DOT: Self = Self(1 << 23);
+    /// V, Zvfhmin and Zvbb.
+    pub(super) const RVA23_VECTORS: Self = Self(1 << 24);
+
+    pub(super) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(super) const fn contains(self, needed: Self) -> bool {
+        self.0 & needed.0 == needed.0
+    }
+
+    #[allow(dead_code, reason = "each architecture has its own way to find features")]
+    fn of(found: &[(bool, Self)]) -> Self {
+        found.iter().filter(|(there, _)| *there).fold(Self::NONE, |all, (_, feature)| all.with(*feature))
+    }
+
+    /// What this machine offers.
+    pub(super) fn of_machine() -> Self {
+        machine()
+    }
+}
+
+/// One answer of the instruction CPUID.
+#[derive(Clone, Copy, Default)]
+#[cfg_attr(not(any(target_arch = "x86_64", test)), allow(dead_code))]
+struct Leaf {
+    eax: u32,
+    ebx: u32,
+    ecx: u32,
+    edx: u32,
+}
+
+/// What an x86 offers, from CPUID (`leaf`, `subleaf`), from XCR0, which `xcr0` reads where the processor has it, and
+/// from whether the system lends the tiles of AMX, looked at only when all else is there.
+/// Bits as in the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CPUID, and the
+/// Intel Advanced Vector Extensions 10.2 Architecture Specification.
+#[cfg_attr(not(any(target_arch = "x86_64", test)), allow(dead_code))]
+fn x86(
+    cpuid: impl Fn(u32, u32) -> Leaf,
+    xcr0: impl FnOnce() -> u64,
+    tiles: impl FnOnce() -> bool,
+) -> Features {
+    let bit = |register: u32, position: u32| register >> position & 1 == 1;
+    let bits = |register: u32, positions: &[u32]| positions.iter().all(|position| bit(register, *position));
+    let highest = cpuid(0, 0).eax;
+    let at = |leaf: u32, subleaf: u32| if leaf <= highest { cpuid(leaf, subleaf) } else { Leaf::default() };
+    let one = at(1, 0);
+    let seven = at(7, 0);
+    let seven_one = if seven.eax >= 1 { at(7, 1) } else { Leaf::default() };
+    let extended =
+        if cpuid(0x8000_0000, 0).eax >= 0x8000_0001 { cpuid(0x8000_0001, 0) } else { Leaf::default() };
+    let saved = if bit(one.ecx, 27) { xcr0() } else { 0 };
+    let avx = saved & 0x6 == 0x6 && bit(one.ecx, 28);
+    let avx512 = avx && saved & 0xe0 == 0xe0 && bits(seven.ebx, &[16, 17, 28, 30, 31]);
+    let amx = saved & 0x6_0000 == 0x6_0000 && bits(seven.edx, &[22, 24, 25]) && tiles();
+    let avx10 = bit(seven_one.edx, 19) && at(0x24, 0).ebx & 0xff >= 2;
+    Features::of(&[
+        (avx && bit(seven.ebx, 5), Features::AVX2),
+        (avx && bit(one.ecx, 12), Features::FMA),
+        (avx && bit(one.ecx, 29), Features::F16C),
+        (bits(seven.ebx, &[3, 8]) && bit(one.ecx, 23) && bit(extended.ecx, 5), Features::BMI),
+        (avx && bit(seven_one.eax, 4), Features::AVX_VNNI),
+        (avx && bit(seven_one.edx, 4), Features::AVX_VNNI_INT8),
+        (avx && bit(seven_one.edx, 5), Features::AVX_NE_CONVERT),
+        (avx && bit(seven_one.eax, 23), Features::AVX_IFMA),
+        (avx512, Features::AVX512),
+        (avx512 && bit(seven.ecx, 11), Features::AVX512_VNNI),
+        (avx512 && bit(seven.ebx, 21) && bits(seven.ecx, &[1, 6, 12, 14]), Features::AVX512_BITS),
+        (avx512 && bit(seven_one.eax, 5), Features::AVX512_BF16),
+        (avx512 && bit(seven.edx, 23), Features::AVX512_FP16),
+        (amx, Features::AMX),
+        (amx && bit(seven_one.eax, 21), Features::AMX_FP16),
+        (avx512 && avx10, Features::AVX10_2),
+    ])
+}
+
+#[cfg(target_arch = "x86_64")]
+fn machine() -> Features {
+    use std::arch::x86_64::{__cpuid_count, _xgetbv};
+
+    #[target_feature(enable = "xsave")]
+    fn xcr0() -> u64 {
+        // SAFETY: register 0 exists wherever the instruction does.
+        unsafe { _xgetbv(0) }
+    }
+    let cpuid = |leaf, subleaf| {
+        let answer = __cpuid_count(leaf, subleaf);
+        Leaf { eax: answer.eax, ebx: answer.ebx, ecx: answer.ecx, edx: answer.edx }
+    };
+    // SAFETY: `x86` calls it only when CPUID says that the system has switched the instruction on (OSXSAVE).
+    x86(cpuid, || unsafe { xcr0() }, tiles_are_lent)
+}
+
+/// Whether Linux would save the data of AMX tiles for a process that asks for them (Documentation/arch/x86/xstate).
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn tiles_are_lent() -> bool {
+    const ARCH_GET_XCOMP_SUPP: libc::c_long = 0x1021;
+    const TILE_DATA: u64 = 1 << 18;
+    let mut supported: u64 = 0;
+    // SAFETY: the call writes one number of 64 bits, which is ours.
+    let status = unsafe {
+        libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, std::ptr::from_mut(&mut supported))
+    };
+    status == 0 && supported & TILE_DATA != 0
+}
+
+/// Elsewhere the tiles need no leave: what XCR0 shows may be used.
+#[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
+fn tiles_are_lent() -> bool {
+    true
+}
+
+#[cfg(target_arch = "aarch64")]
+fn machine() -> Features {
+    use std::arch::is_aarch64_feature_detected as has;
+    Features::of(&[
+        (has!("neon"), Features::NEON),
+        (has!("dotprod"), Features::DOT_PRODUCT),
+        (has!("i8mm"), Features::I8MM),
+        (has!("bf16"), Features::BF16),
+        (has!("fp16") && has!("fhm"), Features::FP16),
+        (has!("sve2"), Features::SVE2),
+        (arm_system_says(23, c"hw.optional.arm.FEAT_SME"), Features::SME),
+        (arm_system_says(53, c"hw.optional.arm.FEAT_FP8DOT4"), Features::FP8_DOT),
+    ])
+}
+
+/// Whether bit `position` of AT_HWCAP2 is set (arch/arm64/include/uapi/asm/hwcap.h in Linux); on macOS, whether the
+/// system variable `name` is one. For what the standard library cannot be asked yet.
+#[cfg(target_arch = "aarch64")]
+#[allow(unused_variables, reason = "each system has its own question")]
+fn arm_system_says(position: u32, name: &std::ffi::CStr) -> bool {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        // SAFETY: reads the vector that the kernel handed to this process.
+        unsafe { libc::getauxval(libc::AT_HWCAP2) >> position & 1 == 1 }
+    }
+    #[cfg(target_vendor = "apple")]
+    {
+        let mut value: libc::c_int = 0;
+        let mut size = size_of::<libc::c_int>();
+        let value_pointer = std::ptr::from_mut(&mut value).cast();
+        // SAFETY: the value and its size are ours, and the name ends in a NUL.
+        let status =
+            unsafe { libc::sysctlbyname(name.as_ptr(), value_pointer, &mut size, std::ptr::null_mut(), 0) };
+        status == 0 && value == 1
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+    {
+        false
+    }
+}
+
+/// Asks Linux by `riscv_hwprobe` (Documentation/arch/riscv/hwprobe), key IMA_EXT_0.
+#[cfg(all(target_arch = "riscv64", target_os = "linux"))]
+fn machine() -> Features {
+    const RISCV_HWPROBE: libc::c_long = 258;
+    const IMA_EXT_0: i64 = 4;
+    const NEEDED: u64 = 1 << 2 | 1 << 17 | 1 << 31;
+    let mut pair: [i64; 2] = [IMA_EXT_0, 0];
+    // SAFETY: one pair of key and value that the kernel fills; no CPU set means all CPUs.
+    let status = unsafe { libc::syscall(RISCV_HWPROBE, pair.as_mut_ptr(), 1usize, 0usize, 0usize, 0u32) };
+    Features::of(&[(
+        status == 0 && pair[0] == IMA_EXT_0 && pair[1] as u64 & NEEDED == NEEDED,
+        Features::RVA23_VECTORS,
+    )])
+}
+
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    all(target_arch = "riscv64", target_os = "linux")
+)))]
+fn machine() -> Features {
+    Features::NONE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CPUID of an imagined processor that has every bit set which `x86` reads.
+    fn everything(leaf: u32, _subleaf: u32) -> Leaf {
+        let all = Leaf { eax: u32::MAX, ebx: u32::MAX, ecx: u32::MAX, edx: u32::MAX };
+        match leaf {
+            0 => Leaf { eax: 0x24, ..all },
+            0x24 => Leaf { ebx: 2, ..all },
+            _ => all,
+        }
+    }
+
+    #[test]
+    fn registers_that_the_system_does_not_save_hide_their_instructions() {
+        let with = |xcr0| x86(everything, || xcr0, || true);
+        assert!(with(0x6_00e6).contains(Features::AVX10_2.with(Features::AMX_FP16).with(Features::AVX512)));
+        let without_tiles = with(0xe6);
+        assert!(without_tiles.contains(Features::AVX512_FP16) && !without_tiles.contains(Features::AMX));
+        let without_wide = with(0x6_0006);
+        assert!(without_wide.contains(Features::AVX2) && !without_wide.contains(Features::AVX512));
+        assert!(!without_wide.contains(Features::AVX10_2));
+        let bare = with(0x2);
+        assert!(
+            !bare.contains(Features::AVX2)
+                && !bare.contains(Features::FMA)
+                && !bare.contains(Features::AVX_VNNI)
+        );
+    }
+
+    #[test]
+    fn tiles_need_a_system_that_lends_them() {
+        let refused = x86(everything, || 0x6_00e6, || false);
+        assert!(!refused.contains(Features::AMX) && !refused.contains(Features::AMX_FP16));
+        assert!(refused.contains(Features::AVX512_FP16));
+    }
+
+    #[test]
+    fn without_osxsave_nothing_is_read_from_xcr0() {
+        let cpuid = |leaf, subleaf| match (leaf, everything(leaf, subleaf)) {
+            (1, one) => Leaf { ecx: one.ecx & !(1 << 27), ..one },
+            (_, other) => other,
+        };
+        let found = x86(cpuid, || panic!("XGETBV would be an illegal instruction"), || true);
+        assert!(!found.contains(Features::AVX2) && found.contains(Features::BMI));
+    }
+
+    #[test]
+    fn leaves_beyond_the_highest_are_not_asked() {
+        let cpuid = |leaf: u32, subleaf| match leaf {
+            0 => Leaf { eax: 1, ..Leaf::default() },
+            7 | 0x24 => panic!("leaf {leaf} is not there"),
+            _ => everything(leaf, subleaf),
+        };
+        assert!(!x86(cpuid, || 0xe6, || true).contains(Features::AVX2));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_machine_is_found_as_the_standard_library_finds_it() {
+        let found = Features::of_machine();
+        assert_eq!(found.contains(Features::AVX2), is_x86_feature_detected!("avx2"));
+        assert_eq!(found.contains(Features::FMA), is_x86_feature_detected!("fma"));
+        assert_eq!(found.contains(Features::F16C), is_x86_feature_detected!("f16c"));
+        assert_eq!(found.contains(Features::AVX_VNNI), is_x86_feature_detected!("avxvnni"));
+        assert_eq!(found.contains(Features::AVX512_VNNI), is_x86_feature_detected!("avx512vnni"));
+        assert_eq!(found.contains(Features::AVX512_BF16), is_x86_feature_detected!("avx512bf16"));
+        assert_eq!(found.contains(Features::AVX512_FP16), is_x86_feature_detected!("avx512fp16"));
+    }
+}

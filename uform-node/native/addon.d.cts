@@ -1,0 +1,4 @@
+import type { Backend } from "../src/backend.js";
+
+declare const addon: Backend;
+export = addon;
