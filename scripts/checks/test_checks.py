@@ -69,11 +69,11 @@ class Checks(unittest.TestCase):
 
     def test_words(self):
         self.write("README.md", "See https://docs.rs/uform and ~/.cache, run /usr/bin/env or a/home/run.\n")
-        self.write("package-lock.json", "https://registry.npmjs." + "org/x\n")
+        self.write("package-lock.json", "https://" + ".".join(("npmjs", "org")) + "/x\n")
         self.finds(words)
         for name, text, what in [
-            ("a.md", "fetch https://registry.npmjs." + "org/x", "registry"),
-            ("a.md", "static.crates." + "io", "registry"),
+            ("a.md", "fetch https://" + ".".join(("npmjs", "org")) + "/x", "registry"),
+            ("a.md", "static." + ".".join(("crates", "io")), "registry"),
             ("a.sh", "cd /ho" + "me/someone/uform", "machine"),
             ("a.sh", f"cd {self.root.resolve()}/target", "machine"),
             ("a.rs", "fn f() { to" + "do!() }", "unfinished"),
