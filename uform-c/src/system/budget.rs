@@ -244,13 +244,13 @@ mod tests {
 
     #[test]
     fn the_least_quota_on_the_way_up_counts_and_fractions_round_down() {
-        let group = "0::/work/job\n";
+        let group = "0::/host/job\n";
         let with = |own: &str, above: &str| {
             let files = [
                 ("proc/self/cgroup", group),
                 ("proc/self/mountinfo", UNIFIED),
-                ("sys/fs/cgroup/work/job/cpu.max", own),
-                ("sys/fs/cgroup/work/cpu.max", above),
+                ("sys/fs/cgroup/host/job/cpu.max", own),
+                ("sys/fs/cgroup/host/cpu.max", above),
             ];
             budget(&files, EIGHT).quota
         };
