@@ -4,15 +4,14 @@
 
 use std::hint::black_box;
 
-use uform_c::base::{Matrix, MatrixMut};
+use uform_c::base::{Dtype, Matrix, MatrixMut};
 use uform_c::executors::{Cancel, Context, Scratch, Team};
 use uform_c::kernels::activation::Activation;
 use uform_c::kernels::pool::Pooling;
-use uform_c::kernels::simd::{Kernel, Portable, Vector};
 use uform_c::kernels::{Kernels, for_class};
 use uform_c::ops::attention::attention;
 use uform_c::ops::linear::Linear;
-use uform_c::system::cpu::{self, CpuClass};
+use uform_c::system::cpu;
 
 /// The calling thread alone.
 struct Alone;
@@ -63,50 +62,14 @@ fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|index| ((index * 2_654_435_761) % 2_001) as f32 / 1_000.0 - 1.0).collect()
 }
 
-/// Twelve sums that do not wait for each other.
-struct Peak;
+/// Steps of the loop that only multiplies and adds.
+const STEPS: usize = 5_000;
 
-const PEAK_STEPS: usize = 5_000;
-
-impl Kernel for Peak {
-    type Output = f32;
-
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) -> f32 {
-        // SAFETY: the caller promises the instructions of `V`.
-        unsafe {
-            let (factor, addend) = (V::splat(black_box(0.999)), V::splat(black_box(0.001)));
-            let mut sums = [V::splat(1.0); 12];
-            for _ in 0..PEAK_STEPS {
-                for sum in &mut sums {
-                    *sum = sum.mul_add(factor, addend);
-                }
-            }
-            // Written to memory, or else the compiler would not make vectors of portable lanes.
-            let mut lanes = [0.0; 12 * 16];
-            sums.into_iter()
-                .enumerate()
-                .for_each(|(index, sum)| sum.store(lanes.as_mut_ptr().add(index * V::LANES)));
-            black_box(lanes)[0]
-        }
-    }
-}
-
-/// Multiply-adds per second, counted as two operations, in thousands of millions.
-fn peak<V: Vector>() -> f64 {
-    // SAFETY: asked only for classes that the machine runs.
-    let seconds = fastest(|| _ = black_box(unsafe { V::run(Peak) }));
-    2.0 * (PEAK_STEPS * 12 * V::LANES) as f64 / seconds / 1e9
-}
-
-fn peak_of(class: CpuClass) -> f64 {
-    match class {
-        #[cfg(target_arch = "x86_64")]
-        CpuClass::IntelHaswell => peak::<uform_c::kernels::simd::F32x8>(),
-        #[cfg(target_arch = "x86_64")]
-        CpuClass::IntelSkylake => peak::<uform_c::kernels::simd::F32x16>(),
-        _ => peak::<Portable<4, false>>(),
-    }
+/// Operations per second of the instructions for that type, in thousands of millions.
+fn ceiling(kernels: &Kernels, dtype: Dtype) -> f64 {
+    let mut operations = 0;
+    let seconds = fastest(|| operations = kernels.multiply_registers(dtype, STEPS));
+    operations as f64 / seconds / 1e9
 }
 
 struct Report {
@@ -140,20 +103,26 @@ impl Report {
     }
 }
 
-fn products(report: &Report, context: &Context) {
+fn products(report: &Report, context: &Context, dtype: Dtype) {
     for (inputs, outputs) in [(384, 384), (384, 1152), (384, 1536), (1536, 384)] {
         let weights = numbers(inputs * outputs);
         let bias = numbers(outputs);
-        let layer = Linear::new(Matrix::dense(&weights, outputs, inputs), Some(&bias)).expect("a layer");
-        for rows in [1, 14, 64, 128, 256] {
+        let layer =
+            Linear::new(dtype, Matrix::dense(&weights, outputs, inputs), Some(&bias)).expect("a layer");
+        for rows in [1, 14, 16, 64, 128, 256] {
             let input = numbers(rows * inputs);
             let mut output = vec![0.0; rows * outputs];
             let operations = 2 * rows * inputs * outputs;
-            report.line(&format!("gemm {rows} x {inputs} x {outputs}"), operations, 0, || {
-                let input = Matrix::dense(&input, rows, inputs);
-                let output = MatrixMut::dense(&mut output, rows, outputs);
-                layer.forward(context, input, output, Activation::None, None).expect("a product");
-            });
+            report.line(
+                &format!("gemm {} {rows} x {inputs} x {outputs}", dtype.name()),
+                operations,
+                0,
+                || {
+                    let input = Matrix::dense(&input, rows, inputs);
+                    let output = MatrixMut::dense(&mut output, rows, outputs);
+                    layer.forward(context, input, output, Activation::None, None).expect("a product");
+                },
+            );
         }
     }
 }
@@ -214,11 +183,15 @@ fn main() {
     let (scratch, cancel) = ([Scratch::default()], Cancel::default());
     for &class in cpu::runnable() {
         let kernels = for_class(class).expect("kernels of a class that runs here");
-        let report = Report { class: class.name(), peak: peak_of(class), word: word.clone() };
-        println!("{}: peak {:.1} GFLOP/s on one thread", report.class, report.peak);
         let context = Context { kernels, team: &Alone, scratch: &scratch, thread: 0, cancel: &cancel };
-        products(&report, &context);
-        attentions(&report, &context);
-        rows(&report, kernels);
+        for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16, Dtype::I8] {
+            let report = Report { class: class.name(), peak: ceiling(kernels, dtype), word: word.clone() };
+            println!("{} {}: {:.1} GFLOP/s at most on one thread", report.class, dtype.name(), report.peak);
+            products(&report, &context, dtype);
+            if dtype == Dtype::F32 {
+                attentions(&report, &context);
+                rows(&report, kernels);
+            }
+        }
     }
 }

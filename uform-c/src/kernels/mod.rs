@@ -14,7 +14,7 @@ pub mod pool;
 pub mod simd;
 pub mod softmax;
 
-use gemm::Gemm;
+use gemm::Gemms;
 use simd::{Portable, Vector};
 
 /// The kernels of one CPU class. A value exists only where its instructions do, so that calling it is safe. Any thread.
@@ -22,7 +22,7 @@ use simd::{Portable, Vector};
 pub struct Kernels {
     /// The class that these serve.
     pub class: CpuClass,
-    gemm: Gemm,
+    gemms: Gemms,
     activate: activation::ActivateFunction,
     softmax_block: softmax::BlockFunction,
     divide: softmax::DivideFunction,
@@ -66,14 +66,25 @@ unsafe fn own(class: CpuClass) -> Option<Kernels> {
     unsafe {
         match class {
             CpuClass::Serial => {
-                Some(Kernels::over::<Portable<4, false>>(class, gemm::serial::gemm::<Portable<4, false>>()))
+                Some(Kernels::over::<Portable<4, false>>(class, gemm::serial::gemms::<Portable<4, false>>()))
             }
             #[cfg(target_arch = "x86_64")]
             CpuClass::IntelHaswell => {
-                Some(Kernels::over::<simd::F32x8>(class, gemm::haswell::gemm::<simd::F32x8>()))
+                Some(Kernels::over::<simd::F32x8>(class, gemm::haswell::gemms::<simd::F32x8>()))
             }
             #[cfg(target_arch = "x86_64")]
-            CpuClass::IntelSkylake => Some(Kernels::skylake::<simd::F32x16>()),
+            CpuClass::IntelSierra => Some(Kernels::over_sierra()),
+            #[cfg(target_arch = "x86_64")]
+            CpuClass::IntelSkylake | CpuClass::IntelIcelake | CpuClass::AmdGenoa => {
+                let skylake = gemm::skylake::gemms::<simd::F32x16>();
+                let icelake = Gemms { i8: gemm::icelake::i8(), ..skylake };
+                let gemms = match class {
+                    CpuClass::IntelSkylake => skylake,
+                    CpuClass::IntelIcelake => icelake,
+                    _ => Gemms { bf16: gemm::genoa::bf16(), ..icelake },
+                };
+                Some(Kernels::over::<simd::F32x16>(class, gemms))
+            }
             _ => None,
         }
     }
@@ -87,17 +98,39 @@ impl Kernels {
     /// The machine has the instructions of `V`.
     pub unsafe fn skylake<V: Vector>() -> Self {
         // SAFETY: the caller's promise.
-        unsafe { Self::over::<V>(CpuClass::IntelSkylake, gemm::skylake::gemm::<V>()) }
+        unsafe { Self::over::<V>(CpuClass::IntelSkylake, gemm::skylake::gemms::<V>()) }
+    }
+
+    /// The kernels of the class `IntelSierra` on any machine that has the instructions which they use: those of
+    /// `IntelHaswell` and AVX-VNNI. The class itself asks for more, as its kernels may come to use it.
+    pub fn sierra() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if for_class(CpuClass::IntelHaswell).is_ok() && std::arch::is_x86_feature_detected!("avxvnni") {
+            // SAFETY: both were just found.
+            return Some(unsafe { Self::over_sierra() });
+        }
+        None
+    }
+
+    /// The kernels of the class `IntelSierra`.
+    ///
+    /// # Safety
+    /// The machine has the instructions of `IntelHaswell` and AVX-VNNI.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn over_sierra() -> Self {
+        let gemms = Gemms { i8: gemm::sierra::i8(), ..gemm::haswell::gemms::<simd::F32x8>() };
+        // SAFETY: the caller's promise.
+        unsafe { Self::over::<simd::F32x8>(CpuClass::IntelSierra, gemms) }
     }
 
     /// All families over one vector.
     ///
     /// # Safety
-    /// The machine has the instructions of `V`, which are those of `gemm`.
-    unsafe fn over<V: Vector>(class: CpuClass, gemm: Gemm) -> Self {
+    /// The machine has the instructions of `V`, which suffice for `gemms`.
+    unsafe fn over<V: Vector>(class: CpuClass, gemms: Gemms) -> Self {
         Self {
             class,
-            gemm,
+            gemms,
             activate: activation::activate::<V>,
             softmax_block: softmax::block::<V>,
             divide: softmax::divide::<V>,

@@ -7,13 +7,13 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::base::{Matrix, MatrixMut, Result, err};
+use crate::base::{Dtype, Matrix, MatrixMut, Result, err};
 use crate::executors::{Context, Team};
 use crate::kernels::activation::Activation;
 use crate::kernels::attention::{attention_scratch_len, packed_head_len};
 use crate::ops::attention::attention;
 use crate::ops::embed::embed;
-use crate::ops::linear::Linear;
+use crate::ops::linear::{Linear, Packing};
 use crate::ops::norm::layer_norm;
 
 use super::config::{Positions, Shape};
@@ -137,6 +137,12 @@ struct Layer {
     output_norm: Norm,
 }
 
+impl Layer {
+    fn maps(&self) -> [&Linear; 4] {
+        [&self.query_key_value, &self.attention_output, &self.intermediate, &self.output]
+    }
+}
+
 struct Norm {
     weight: Vec<f32>,
     bias: Vec<f32>,
@@ -160,6 +166,8 @@ struct Reader<'t> {
     tensors: &'t Tensors<'t>,
     prefix: &'static str,
     shape: &'t Shape,
+    /// The type that linear layers are packed in.
+    dtype: Dtype,
     /// The memory domains that tables are spread over.
     domains: &'t [i32],
 }
@@ -184,7 +192,7 @@ impl Reader<'_> {
     }
 
     /// Affine maps of the same input, side by side.
-    fn linear(&self, names: &[String], outputs: usize, inputs: usize) -> Result<Linear> {
+    fn linear(&self, packing: Packing, names: &[String], outputs: usize, inputs: usize) -> Result<Linear> {
         let mut parts = Vec::new();
         for name in names {
             let weight = self.tensors.matrix(&self.name(name, "weight"), outputs, inputs)?;
@@ -194,19 +202,23 @@ impl Reader<'_> {
             .iter()
             .map(|(weight, bias)| (Matrix::dense(weight, outputs, inputs), Some(&bias[..])))
             .collect();
-        Linear::stack_in(&views, self.domains)
+        Linear::stack_in(packing, &views, self.domains)
     }
 
     fn layer(&self, layout: &Layout, index: usize) -> Result<Layer> {
         let (hidden, intermediate) = (self.shape.hidden, self.shape.intermediate);
         let names = layout.names;
         let name = |name: &str| format!("{}{index}.{name}", layout.layer);
+        let packing = Packing::from(self.dtype);
+        // What attention mixes has no channel far above the others.
+        let mixed = Packing { rotated: false, ..packing };
+        let query_key_value = [names.query, names.key, names.value].map(name);
         Ok(Layer {
-            query_key_value: self.linear(&[names.query, names.key, names.value].map(name), hidden, hidden)?,
-            attention_output: self.linear(&[name(names.attention_output)], hidden, hidden)?,
+            query_key_value: self.linear(packing, &query_key_value, hidden, hidden)?,
+            attention_output: self.linear(mixed, &[name(names.attention_output)], hidden, hidden)?,
             attention_norm: self.norm(&name(names.attention_norm))?,
-            intermediate: self.linear(&[name(names.intermediate)], intermediate, hidden)?,
-            output: self.linear(&[name(names.output)], hidden, intermediate)?,
+            intermediate: self.linear(packing, &[name(names.intermediate)], intermediate, hidden)?,
+            output: self.linear(packing, &[name(names.output)], hidden, intermediate)?,
             output_norm: self.norm(&name(names.output_norm))?,
         })
     }
@@ -257,18 +269,20 @@ fn find_prefix(tensors: &Tensors, layout: &Layout) -> Result<&'static str> {
 }
 
 impl Encoder {
-    /// Reads the configuration and the weights, the layers on the threads of `team`. Tables are spread over `domains`.
+    /// Reads the configuration and the weights, the layers on the threads of `team` and their matrices in
+    /// `dtype`. Tables are spread over `domains`.
     /// `progress` is called on the calling thread whenever a part is done.
     pub(super) fn read(
         config: &Keys,
         layout: &'static Layout,
         tensors: &Tensors,
+        dtype: Dtype,
         team: &dyn Team,
         domains: &[i32],
         progress: &(dyn Fn() -> Result<()> + Sync),
     ) -> Result<Self> {
         let shape = Shape::read(config, layout)?;
-        let reader = Reader { tensors, prefix: find_prefix(tensors, layout)?, shape: &shape, domains };
+        let reader = Reader { tensors, prefix: find_prefix(tensors, layout)?, shape: &shape, dtype, domains };
         progress()?;
         let words = reader.table("embeddings.word_embeddings", shape.vocabulary)?;
         let positions = reader.table("embeddings.position_embeddings", shape.position_rows)?;
@@ -292,8 +306,7 @@ impl Encoder {
         let types = self.types.as_ref().map_or(0, Table::bytes);
         let norm = |norm: &Norm| ((norm.weight.len() + norm.bias.len()) * size_of::<f32>()) as u64;
         let layer = |layer: &Layer| {
-            let maps = [&layer.query_key_value, &layer.attention_output, &layer.intermediate, &layer.output];
-            let maps: u64 = maps.into_iter().map(|map| map.bytes() as u64).sum();
+            let maps: u64 = layer.maps().into_iter().map(|map| map.bytes() as u64).sum();
             maps + norm(&layer.attention_norm) + norm(&layer.output_norm)
         };
         self.words.bytes()
@@ -314,14 +327,18 @@ impl Encoder {
     pub(super) fn scratch(&self, tokens: usize, longest: usize) -> u128 {
         let (hidden, intermediate) = (self.shape.hidden, self.shape.intermediate);
         let wide = intermediate.max(3 * hidden);
-        let inner = self.attention_scratch(longest).max(scratch_bytes(tokens, 1));
+        let inner = self.helper_scratch(tokens, longest).max(scratch_bytes(tokens, 1));
         scratch_bytes(tokens, hidden) + scratch_bytes(tokens, wide) + inner
     }
 
-    /// Bytes of it that every thread takes that helps: those of attention over a text of that many tokens.
-    pub(super) fn attention_scratch(&self, longest: usize) -> u128 {
+    /// Bytes of it that every thread takes that helps: those of attention over a text of `longest` tokens, or of products
+    /// of `tokens` rows.
+    pub(super) fn helper_scratch(&self, tokens: usize, longest: usize) -> u128 {
         let head = self.shape.hidden / self.shape.heads;
-        scratch_bytes(packed_head_len(longest, head), 1) + scratch_bytes(attention_scratch_len(head), 1)
+        let attention =
+            scratch_bytes(packed_head_len(longest, head), 1) + scratch_bytes(attention_scratch_len(head), 1);
+        let products = self.layers.iter().flat_map(Layer::maps).map(|map| map.scratch_len(tokens)).max();
+        attention.max(scratch_bytes(products.unwrap_or(0), 1))
     }
 
     /// The vectors of the tokens after the last layer. `output` is tokens × hidden.

@@ -322,11 +322,12 @@ impl Model {
     /// Makes every scratch as large as the blocks of a call need, at one stroke: grown loan by loan it would take several
     /// pieces of memory, and more than was planned.
     fn reserve(&self, context: &Context, schedule: &Schedule, rows: &[Row]) -> Result<()> {
-        let (mut most, mut longest) = (0, 0);
+        let (mut most, mut most_tokens, mut longest) = (0, 0, 0);
         for block in &schedule.blocks {
             let lengths = || block.iter().map(|row| rows[*row].tokens.ids.len());
-            let longest_here = lengths().max().unwrap_or(0);
-            most = most.max(self.scratch(lengths().sum(), longest_here, block.len()));
+            let (tokens, longest_here) = (lengths().sum(), lengths().max().unwrap_or(0));
+            most = most.max(self.scratch(tokens, longest_here, block.len()));
+            most_tokens = most_tokens.max(tokens);
             longest = longest.max(longest_here);
         }
         if schedule.blocks.is_empty() {
@@ -334,7 +335,7 @@ impl Model {
         }
         for (thread, scratch) in context.scratch.iter().enumerate() {
             let helps = schedule.together && thread != context.thread;
-            let bytes = if helps { self.encoder.attention_scratch(longest) } else { most };
+            let bytes = if helps { self.encoder.helper_scratch(most_tokens, longest) } else { most };
             // What no address space holds, the scratch refuses.
             drop(scratch.take::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX))?);
         }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::{Dtype, Result, err};
-use crate::executors::{Alone, Executor, Team};
+use crate::executors::{Alone, Context, Executor, Team};
+use crate::kernels::for_class;
 use crate::system::budget::Budget;
 use crate::system::cpu::{self, CpuClass};
 use crate::system::topology::Topology;
@@ -44,6 +45,17 @@ impl Precision {
         all.into_iter().find(|precision| *precision as u32 == number)
     }
 
+    /// The precision of models whose weights are packed in that type.
+    fn of(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => Self::F32,
+            Dtype::Bf16 => Self::Bf16,
+            Dtype::F16 => Self::F16,
+            Dtype::I8 => Self::I8,
+            Dtype::U8 | Dtype::B1 => unreachable!("weights are never packed in this type"),
+        }
+    }
+
     /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -73,18 +85,17 @@ pub struct LoadOptions<'a> {
 }
 
 impl LoadOptions<'_> {
-    fn check(&self) -> Result<()> {
-        if !matches!(self.precision, Precision::Auto | Precision::F32) {
-            let found = self.precision.name();
-            return err!(
-                Unsupported,
-                "precision: expected auto or f32, found {found}, for which there are no kernels yet"
-            );
-        }
-        match self.class {
-            Some(class) => cpu::resolve(Some(class)).map(|_| ()),
-            None => Ok(()),
-        }
+    /// The type that weights are packed in: the one that was asked for, else that of the file if the class that the
+    /// weights are for, `executing` where none was named, has instructions for it.
+    fn dtype(&self, stored: Dtype, executing: CpuClass) -> Result<Dtype> {
+        let kernels = for_class(self.class.unwrap_or(executing))?;
+        Ok(match self.precision {
+            Precision::Auto if kernels.is_native(stored) => stored,
+            Precision::Auto | Precision::F32 => Dtype::F32,
+            Precision::Bf16 => Dtype::Bf16,
+            Precision::F16 => Dtype::F16,
+            Precision::I8 => Dtype::I8,
+        })
     }
 
     /// The memory domains to spread weights over; none where the machine has but one.
@@ -245,13 +256,18 @@ impl Model {
     /// executor. `Unsupported` names what this engine does not compute, `CorruptData` the file and key that contradict
     /// themselves, `NotFound` the file that is missing. Any thread.
     pub fn load_ram(source: Source, options: &LoadOptions, executor: Option<&Executor>) -> Result<Arc<Self>> {
-        options.check()?;
+        if options.class.is_some() {
+            cpu::resolve(options.class)?;
+        }
         let domains = options.placement()?;
         match executor {
             Some(executor) => {
-                executor.run(|context| Self::load_with(source, options, &domains, context.team))
+                let load = |context: &Context| {
+                    Self::load_with(source, options, &domains, context.kernels.class, context.team)
+                };
+                executor.run(load)
             }
-            None => Self::load_with(source, options, &domains, &Alone),
+            None => Self::load_with(source, options, &domains, cpu::resolve(None)?, &Alone),
         }
     }
 
@@ -259,6 +275,7 @@ impl Model {
         source: Source,
         options: &LoadOptions,
         domains: &[i32],
+        class: CpuClass,
         team: &dyn Team,
     ) -> Result<Arc<Self>> {
         let files = Files::find(source)?;
@@ -279,7 +296,8 @@ impl Model {
             _ => Ok(()),
         };
         let told = || report(tensors.taken_bytes());
-        let encoder = Encoder::read(&config, architecture.layout, &tensors, team, domains, &told)?;
+        let dtype = options.dtype(tensors.stored_dtype(), class)?;
+        let encoder = Encoder::read(&config, architecture.layout, &tensors, dtype, team, domains, &told)?;
         let chain = plan.chain(&files, encoder.shape().hidden, options.reading)?;
         let sentence = match chain.declared {
             true => sentence_config(&files, &folder)?,
@@ -319,7 +337,7 @@ impl Model {
             parameters: tensors.taken() + chain.parameters,
             weight_bytes: encoder.bytes() + finish.bytes(),
             file_dtype: tensors.main_dtype(),
-            precision: Precision::F32,
+            precision: Precision::of(dtype),
             unread,
         };
         // What nobody asked for, as heads that are not run, is not read, but done with.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::base::{Matrix, Result, err};
+use crate::base::{Dtype, Matrix, Result, err};
 use crate::kernels::activation::Activation;
 use crate::ops::linear::Linear;
 use crate::ops::pool::Pooling;
@@ -286,13 +286,17 @@ impl StepReader<'_, '_> {
         let tensors = Tensors::open(self.files, folder, self.reading)?;
         let weight = tensors.matrix("linear.weight", outputs, inputs)?;
         let bias = if with_bias { Some(tensors.vector("linear.bias", outputs)?) } else { None };
-        let linear = Linear::new(Matrix::dense(&weight, outputs, inputs), bias.as_deref())?;
+        let linear = Linear::new(Dtype::F32, Matrix::dense(&weight, outputs, inputs), bias.as_deref())?;
         let residual = match with_residual {
             false => Residual::None,
             true if inputs == outputs => Residual::Input,
             true => {
                 let weight = tensors.matrix("residual.weight", outputs, inputs)?;
-                Residual::Projected(Box::new(Linear::new(Matrix::dense(&weight, outputs, inputs), None)?))
+                Residual::Projected(Box::new(Linear::new(
+                    Dtype::F32,
+                    Matrix::dense(&weight, outputs, inputs),
+                    None,
+                )?))
             }
         };
         self.dimensions = outputs;

@@ -192,6 +192,16 @@ impl<'a> Tensors<'a> {
         FLOATS.iter().enumerate().rev().max_by_key(bytes).map_or(base::Dtype::F32, |(_, (_, dtype))| *dtype)
     }
 
+    /// The floating point type that takes most bytes of the files.
+    pub(super) fn stored_dtype(&self) -> base::Dtype {
+        let bytes = |(stored, _): &&(Dtype, base::Dtype)| {
+            let of_type = self.places.values().filter(|place| place.dtype == *stored);
+            of_type.map(|place| place.bytes as u64).sum::<u64>()
+        };
+        // Of equals the last one counts, which is f32 when counted backwards.
+        FLOATS.iter().rev().max_by_key(bytes).map_or(base::Dtype::F32, |(_, dtype)| *dtype)
+    }
+
     /// How many numbers the tensors have that were asked for: the parameters of what was made of them.
     pub(super) fn taken(&self) -> u64 {
         self.taken.elements.load(Ordering::Relaxed)

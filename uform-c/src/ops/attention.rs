@@ -67,7 +67,7 @@ pub fn attention(
     split::run(context, chunks * groups, |scratch, part| {
         let Some(chunk) = chunk(starts, longest, part / groups) else { return Ok(()) };
         let (keys, queries) = (chunk.text.len(), chunk.queries.len());
-        let mut packed = scratch.take::<f32>(packed_head_len(keys, size))?;
+        let mut packed = scratch.take::<u32>(packed_head_len(keys, size))?;
         let mut work = scratch.take::<f32>(attention_scratch_len(size))?;
         for head in split::range(heads, groups, part % groups) {
             let column = head * size;

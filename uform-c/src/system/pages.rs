@@ -80,6 +80,19 @@ impl Buffer {
         // SAFETY: as above, and borrowed uniquely.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().cast(), floats) }
     }
+
+    /// As many words of 32 bits as its bytes hold.
+    pub fn as_words(&self) -> &[u32] {
+        // SAFETY: as above; words are aligned as floats are.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.bytes / size_of::<u32>()) }
+    }
+
+    /// As many words of 32 bits as its bytes hold, to write.
+    pub fn as_mut_words(&mut self) -> &mut [u32] {
+        let words = self.bytes / size_of::<u32>();
+        // SAFETY: as above, and borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().cast(), words) }
+    }
 }
 
 impl Drop for Buffer {

@@ -32,6 +32,7 @@ pub(crate) const TOLERANCES: &[Tolerance] = &[
 ];
 
 /// Kernels with a name for messages.
+#[derive(Clone, Copy)]
 pub(crate) struct Class {
     pub(crate) name: &'static str,
     pub(crate) kernels: &'static Kernels,
@@ -47,19 +48,32 @@ impl Class {
 /// All classes with kernels of their own that can be tested here. Says on the terminal which could not run for real.
 pub(crate) fn classes() -> Vec<Class> {
     static MODEL: OnceLock<Kernels> = OnceLock::new();
+    static SIERRA: OnceLock<Option<Kernels>> = OnceLock::new();
     static SAID: Once = Once::new();
-    let mut classes = Vec::new();
-    for class in [CpuClass::Serial, CpuClass::IntelHaswell, CpuClass::IntelSkylake] {
-        match for_class(class) {
-            Ok(kernels) => classes.push(Class { name: class.name(), kernels }),
-            Err(_) => SAID.call_once(|| {
-                let line =
-                    format!("NOT RUN on this machine: {}; only its software model was\n", class.name());
-                // Straight to the terminal, as the test harness hides what passing tests print.
-                std::io::stderr().write_all(line.as_bytes()).expect("a terminal");
-            }),
+    let own = [
+        CpuClass::Serial,
+        CpuClass::IntelHaswell,
+        CpuClass::IntelSkylake,
+        CpuClass::IntelIcelake,
+        CpuClass::AmdGenoa,
+    ];
+    let (found, missing): (Vec<_>, Vec<_>) =
+        own.map(|class| (class, for_class(class))).into_iter().partition(|(_, kernels)| kernels.is_ok());
+    let mut classes: Vec<_> = found
+        .into_iter()
+        .flat_map(|(class, kernels)| Some(Class { name: class.name(), kernels: kernels.ok()? }))
+        .collect();
+    // More machines have the instructions that its products use than are of that class.
+    let sierra = SIERRA.get_or_init(Kernels::sierra).as_ref();
+    classes.extend(sierra.map(|kernels| Class { name: CpuClass::IntelSierra.name(), kernels }));
+    SAID.call_once(|| {
+        let sierra = sierra.is_none().then_some(CpuClass::IntelSierra);
+        for class in missing.into_iter().map(|(class, _)| class).chain(sierra) {
+            // Straight to the terminal, as the test harness hides what passing tests print.
+            let line = format!("NOT RUN on this machine: {}\n", class.name());
+            std::io::stderr().write_all(line.as_bytes()).expect("a terminal");
         }
-    }
+    });
     // SAFETY: portable vectors need no special instructions.
     let model = MODEL.get_or_init(|| unsafe { Kernels::skylake::<Portable<16, true>>() });
     classes.push(Class { name: "intel-skylake's software model", kernels: model });

@@ -10,7 +10,7 @@
 //! Why not the plain road of one matrix of scores: it is as wide as the text and leaves the cache for long ones. Why keys
 //! and values are packed: the tiles of `gemm` then serve as they are, and packing is one copy for a whole head.
 
-use crate::base::{Matrix, MatrixMut};
+use crate::base::{Dtype, Matrix, MatrixMut};
 
 use super::Kernels;
 use super::gemm::{PANEL, Tile, pack, packed_len};
@@ -24,15 +24,15 @@ const QUERY_BLOCK: usize = 24;
 
 /// Keys and values of one head of one text, packed.
 pub struct PackedHead<'a> {
-    keys: &'a [f32],
-    values: &'a [f32],
+    keys: &'a [u32],
+    values: &'a [u32],
     count: usize,
     size: usize,
 }
 
 /// Floats that the packed keys and values of `keys` keys of a head of `size` take.
 pub const fn packed_head_len(keys: usize, size: usize) -> usize {
-    packed_len(size, keys) + packed_len(keys, size)
+    packed_len(Dtype::F32, size, keys) + packed_len(Dtype::F32, keys, size)
 }
 
 /// Floats of scratch that attention of a head of `size` takes.
@@ -43,22 +43,22 @@ pub const fn attention_scratch_len(size: usize) -> usize {
 impl<'a> PackedHead<'a> {
     /// Packs keys and values, each keys × size, into `memory` of [`packed_head_len`] floats. Panics when shapes contradict
     /// each other.
-    pub fn new(keys: Matrix<f32>, values: Matrix<f32>, memory: &'a mut [f32]) -> Self {
+    pub fn new(keys: Matrix<f32>, values: Matrix<f32>, memory: &'a mut [u32]) -> Self {
         let (count, size) = (keys.rows(), keys.columns());
         assert!((count, size) == (values.rows(), values.columns()), "values of another shape");
         let (packed_keys, packed_values) =
-            memory[..packed_head_len(count, size)].split_at_mut(packed_len(size, count));
+            memory[..packed_head_len(count, size)].split_at_mut(packed_len(Dtype::F32, size, count));
         // The last panel of keys may be partly empty; what is there is multiplied, but never looked at.
-        packed_keys[count / PANEL * PANEL * size..].fill(0.0);
-        pack(keys, 0, packed_keys);
+        packed_keys[count / PANEL * PANEL * size..].fill(0);
+        pack(Dtype::F32, keys, 0, packed_keys);
         for (panel, to) in packed_values.chunks_exact_mut((count * PANEL).max(1)).enumerate() {
             for (key, to) in to.chunks_exact_mut(PANEL).enumerate() {
                 let from = &values.row(key)[panel * PANEL..];
                 match from.first_chunk::<PANEL>() {
-                    Some(whole) => to.copy_from_slice(whole),
+                    Some(whole) => to.copy_from_slice(&whole.map(f32::to_bits)),
                     None => {
-                        to[..from.len()].copy_from_slice(from);
-                        to[from.len()..].fill(0.0);
+                        to.fill(0);
+                        to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_bits());
                     }
                 }
             }
@@ -130,15 +130,15 @@ impl Kernels {
             unsafe {
                 let products = Tile {
                     depth: size,
-                    input: queries.as_ptr(),
+                    input: queries.as_ptr().cast(),
                     input_stride: queries.stride(),
                     panel: head.keys.as_ptr().add(key * size),
                     panel_stride: size * PANEL,
-                    output: work.scores,
+                    output: work.scores.cast(),
                     output_stride: KEY_BLOCK,
                     accumulate: false,
                 };
-                self.gemm.block(rows, keys.div_ceil(PANEL), products);
+                self.gemms.f32.block(rows, keys.div_ceil(PANEL), products);
                 (self.softmax_block)(&Block {
                     rows,
                     columns: keys,
@@ -154,15 +154,15 @@ impl Kernels {
                 });
                 let mix = Tile {
                     depth: keys,
-                    input: work.scores,
+                    input: work.scores.cast(),
                     input_stride: KEY_BLOCK,
                     panel: head.values.as_ptr().add(key * PANEL),
                     panel_stride: head.count * PANEL,
-                    output: work.mixed,
+                    output: work.mixed.cast(),
                     output_stride: panels * PANEL,
                     accumulate: key > 0,
                 };
-                self.gemm.block(rows, panels, mix);
+                self.gemms.f32.block(rows, panels, mix);
             }
         }
         // SAFETY: the caller's promise; the output has the shape of the queries.

@@ -1,74 +1,179 @@
-//! The one layout of f32 weights on x86, which every class reads, Serial included.
+//! The one layout of weights on x86 for each element type, which every class reads, Serial included.
 
-use crate::base::Matrix;
+use half::{bf16, f16};
+
+use crate::base::{Dtype, Matrix};
 
 use super::PANEL;
 
-/// Weights in panels of 16 outputs. A panel holds, for input after input, the weights of its 16 outputs side by side, and
-/// zeros for outputs beyond the last.
+/// Weights in panels of 16 outputs. A panel holds, for step after step along the inputs, a word of each of its 16 outputs
+/// side by side, and zeros for outputs beyond the last. A word is as many weights of consecutive inputs as 32 bits
+/// hold, the first in the lowest bits, and zeros for inputs beyond the last.
 #[derive(Clone, Copy)]
 pub struct Packed<'a> {
-    panels: &'a [f32],
+    dtype: Dtype,
+    words: &'a [u32],
     inputs: usize,
     outputs: usize,
+    quantized: Option<Quantized<'a>>,
 }
 
-/// Floats that packed weights take.
-pub const fn packed_len(inputs: usize, outputs: usize) -> usize {
-    inputs * outputs.next_multiple_of(PANEL)
+/// What belongs to weights in i8: weight = scale of its output · its number.
+#[derive(Clone, Copy)]
+pub struct Quantized<'a> {
+    /// One per output.
+    pub scales: &'a [f32],
+    /// The sum of the numbers of each output.
+    pub sums: &'a [i32],
+    /// Inputs that are rotated together before they are quantized, as [`rotation`] says; one where none are.
+    pub rotated: usize,
+}
+
+/// The most channels that are rotated together.
+const WIDEST_ROTATION: usize = 128;
+
+/// How many of so many channels are rotated together: the greatest power of two that divides their number, or one where
+/// that is less than a register of any class holds.
+pub const fn rotation(channels: usize) -> usize {
+    let power = 1 << channels.trailing_zeros();
+    match power {
+        0..PANEL => 1,
+        PANEL..WIDEST_ROTATION => power,
+        _ => WIDEST_ROTATION,
+    }
+}
+
+/// Rotates one row of weights in place as inputs are rotated, divided by the block's size, so that products stay what they
+/// were: Hadamard matrices are symmetric, and their squares are the size times the identity.
+pub fn rotate(row: &mut [f32], block: usize) {
+    for values in row.chunks_exact_mut(block) {
+        let mut distance = 1;
+        while distance < block {
+            for index in (0..block).filter(|index| index & distance == 0) {
+                let (low, high) = (values[index], values[index + distance]);
+                (values[index], values[index + distance]) = (low + high, low - high);
+            }
+            distance *= 2;
+        }
+        values.iter_mut().for_each(|value| *value /= block as f32);
+    }
+}
+
+/// Weights in a word. Panics for element types that weights are never packed in.
+pub const fn per_word(dtype: Dtype) -> usize {
+    match dtype {
+        Dtype::F32 => 1,
+        Dtype::Bf16 | Dtype::F16 => 2,
+        Dtype::I8 => 4,
+        Dtype::U8 | Dtype::B1 => panic!("weights are never packed in this type"),
+    }
+}
+
+/// Words that packed weights take.
+pub const fn packed_len(dtype: Dtype, inputs: usize, outputs: usize) -> usize {
+    inputs.div_ceil(per_word(dtype)) * outputs.next_multiple_of(PANEL)
 }
 
 /// Writes rows of `weight` (outputs × inputs, as PyTorch stores them) into `panels`, the first row as output number
-/// `first` of weights that have `weight.columns()` inputs. Outputs that no row is given for are left as they are.
-/// Panics when the panels are too short for that.
-pub fn pack(weight: Matrix<f32>, first: usize, panels: &mut [f32]) {
+/// `first` of weights that have `weight.columns()` inputs, in a floating point type. Outputs that no row is given for are left
+/// as they are. Panics when the panels are too short for that.
+pub fn pack(dtype: Dtype, weight: Matrix<f32>, first: usize, panels: &mut [u32]) {
+    match dtype {
+        Dtype::F32 => pack_words(weight, first, panels, |[weight]: [f32; 1]| weight.to_bits()),
+        Dtype::Bf16 => pack_words(weight, first, panels, |pair: [f32; 2]| {
+            let [low, high] = pair.map(|weight| u32::from(bf16::from_f32(weight).to_bits()));
+            low | high << 16
+        }),
+        Dtype::F16 => pack_words(weight, first, panels, |pair: [f32; 2]| {
+            let [low, high] = pair.map(|weight| u32::from(f16::from_f32(weight).to_bits()));
+            low | high << 16
+        }),
+        Dtype::I8 | Dtype::U8 | Dtype::B1 => panic!("no floating point type"),
+    }
+}
+
+/// As [`pack`] in i8, from numbers within ±127 that are whole.
+pub fn pack_i8(numbers: Matrix<f32>, first: usize, panels: &mut [u32]) {
+    pack_words(numbers, first, panels, |quad: [f32; 4]| {
+        u32::from_le_bytes(quad.map(|number| number as i8 as u8))
+    });
+}
+
+/// Packs words of `N` weights each.
+fn pack_words<const N: usize>(
+    weight: Matrix<f32>,
+    first: usize,
+    panels: &mut [u32],
+    word: impl Fn([f32; N]) -> u32,
+) {
     let (rows, inputs) = (weight.rows(), weight.columns());
-    if inputs == 0 {
+    let steps = inputs.div_ceil(N);
+    if steps == 0 {
         return;
     }
     let mut row = 0;
     while row < rows {
         let (panel, column) = ((first + row) / PANEL, (first + row) % PANEL);
-        let panel = &mut panels[panel * inputs * PANEL..][..inputs * PANEL];
+        let panel = &mut panels[panel * steps * PANEL..][..steps * PANEL];
         if column % BLOCK == 0 && rows - row >= BLOCK {
-            pack_block([0, 1, 2, 3].map(|index| weight.row(row + index)), &mut panel[column..]);
+            let rows = [0, 1, 2, 3].map(|index| weight.row(row + index));
+            pack_rows(rows, &mut panel[column..], &word);
             row += BLOCK;
         } else {
-            panel
-                .iter_mut()
-                .skip(column)
-                .step_by(PANEL)
-                .zip(weight.row(row))
-                .for_each(|(to, from)| *to = *from);
+            pack_rows([weight.row(row)], &mut panel[column..], &word);
             row += 1;
         }
     }
 }
 
-/// Rows that are turned into columns together, in registers.
+/// Rows that are turned into columns together, so that each line of the panel is touched less often.
 const BLOCK: usize = 4;
 
-/// Packs four rows as the first columns of `panel`, whose last step may be cut off behind them.
-fn pack_block(rows: [&[f32]; BLOCK], panel: &mut [f32]) {
-    let [first, second, third, fourth] = rows.map(|row| row.as_chunks::<BLOCK>());
-    let whole = first.0.iter().zip(second.0).zip(third.0).zip(fourth.0);
-    for ((((a, b), c), d), to) in whole.zip(panel.chunks_mut(BLOCK * PANEL)) {
-        to[..BLOCK].copy_from_slice(&[a[0], b[0], c[0], d[0]]);
-        to[PANEL..PANEL + BLOCK].copy_from_slice(&[a[1], b[1], c[1], d[1]]);
-        to[2 * PANEL..2 * PANEL + BLOCK].copy_from_slice(&[a[2], b[2], c[2], d[2]]);
-        to[3 * PANEL..3 * PANEL + BLOCK].copy_from_slice(&[a[3], b[3], c[3], d[3]]);
+/// Packs rows as the first columns of `panel`, whose last step may be cut off behind them.
+fn pack_rows<const ROWS: usize, const N: usize>(
+    rows: [&[f32]; ROWS],
+    panel: &mut [u32],
+    word: &impl Fn([f32; N]) -> u32,
+) {
+    let chunks = rows.map(|row| row.as_chunks::<N>());
+    let whole = chunks[0].0.len();
+    for (step, to) in panel.chunks_mut(PANEL).take(whole).enumerate() {
+        let words = chunks.map(|(chunks, _)| word(chunks[step]));
+        to[..ROWS].copy_from_slice(&words);
     }
-    let rest = first.1.iter().zip(second.1).zip(third.1).zip(fourth.1);
-    for ((((a, b), c), d), to) in rest.zip(panel.chunks_mut(PANEL).skip(first.0.len() * BLOCK)) {
-        to[..BLOCK].copy_from_slice(&[*a, *b, *c, *d]);
+    if !chunks[0].1.is_empty() {
+        let words = chunks.map(|(_, rest)| {
+            let mut padded = [0.0; N];
+            padded[..rest.len()].copy_from_slice(rest);
+            word(padded)
+        });
+        panel[whole * PANEL..][..ROWS].copy_from_slice(&words);
     }
 }
 
 impl<'a> Packed<'a> {
-    /// Views `panels` as packed weights of that shape. Panics when they are too short: a shape is computed by us.
-    pub fn new(panels: &'a [f32], inputs: usize, outputs: usize) -> Self {
-        assert!(panels.len() >= packed_len(inputs, outputs), "packed weights outside their data");
-        Self { panels, inputs, outputs }
+    /// Views `words` as packed weights of that type and shape; `quantized` is there for i8 alone. Panics when something is
+    /// too short: a shape is computed by us.
+    pub fn new(
+        dtype: Dtype,
+        words: &'a [u32],
+        inputs: usize,
+        outputs: usize,
+        quantized: Option<Quantized<'a>>,
+    ) -> Self {
+        assert!(words.len() >= packed_len(dtype, inputs, outputs), "packed weights outside their data");
+        assert!((dtype == Dtype::I8) == quantized.is_some(), "scales belong to weights in i8");
+        if let Some(quantized) = &quantized {
+            let lengths = (quantized.scales.len(), quantized.sums.len());
+            assert!(lengths == (outputs, outputs), "scales of another shape");
+            assert!(quantized.rotated == 1 || quantized.rotated == rotation(inputs), "another rotation");
+        }
+        Self { dtype, words, inputs, outputs, quantized }
+    }
+
+    /// The type of the weights.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
     }
 
     /// Columns of the matrices that these weights multiply.
@@ -86,8 +191,23 @@ impl<'a> Packed<'a> {
         self.outputs.div_ceil(PANEL)
     }
 
-    /// The first float of a panel, of which there must be that many.
-    pub(super) fn panel(&self, panel: usize) -> *const f32 {
-        self.panels[panel * self.inputs * PANEL..].as_ptr()
+    /// Words of a panel's output.
+    pub(super) fn steps(&self) -> usize {
+        self.inputs.div_ceil(per_word(self.dtype))
+    }
+
+    /// The scales of weights in i8.
+    pub(super) fn quantized(&self) -> Option<Quantized<'a>> {
+        self.quantized
+    }
+
+    /// Inputs that are rotated together.
+    pub(super) fn rotated(&self) -> usize {
+        self.quantized.map_or(1, |quantized| quantized.rotated)
+    }
+
+    /// The first word of a panel, of which there must be that many.
+    pub(super) fn panel(&self, panel: usize) -> *const u32 {
+        self.words[panel * self.steps() * PANEL..].as_ptr()
     }
 }

@@ -2,18 +2,35 @@
 
 use crate::kernels::simd::Vector;
 
-use super::tile::{epilogue, tile};
-use super::{Gemm, TileFunction};
+use super::TileFunction;
+use super::dot::{Dot, Floats, Halves};
+use super::kinds::{self, Gemms, Tiles};
+use super::tile::tile;
 
-struct Tiles<V>(V);
+/// Words of weights that stay in the first-level cache.
+pub(super) const WEIGHTS_BLOCK: usize = 4096;
 
-impl<V: Vector> Tiles<V> {
+/// Tiles by rows and panels.
+struct ByRows<D>(D);
+
+impl<D: Dot> ByRows<D> {
     const ALL: &[&[TileFunction]] =
-        &[&[tile::<V, 1, 4>, tile::<V, 1, 8>], &[tile::<V, 2, 4>], &[tile::<V, 3, 4>]];
+        &[&[tile::<D, 1, 4>, tile::<D, 1, 8>], &[tile::<D, 2, 4>], &[tile::<D, 3, 4>]];
 }
 
-/// Products over vectors of four lanes.
-pub(in crate::kernels) const fn gemm<V: Vector>() -> Gemm {
+/// The tiles of one way to multiply words.
+pub(super) const fn tiles<D: Dot>() -> Tiles {
+    Tiles::of::<D>(ByRows::<D>::ALL)
+}
+
+/// Products over vectors of four lanes, those of narrow types by widening.
+pub(in crate::kernels) const fn gemms<V: Vector>() -> Gemms {
     assert!(V::LANES == 4);
-    Gemm { tiles: Tiles::<V>::ALL, weights_block: 4096, epilogue: epilogue::<V> }
+    let (floats, halves) = (tiles::<Floats<V>>(), tiles::<Halves<V>>());
+    Gemms {
+        f32: kinds::f32::<V>(floats, WEIGHTS_BLOCK),
+        bf16: kinds::bf16_widened::<V>(floats, WEIGHTS_BLOCK),
+        f16: kinds::f16_widened::<V>(floats, WEIGHTS_BLOCK),
+        i8: kinds::i8_widened::<V>(halves, WEIGHTS_BLOCK),
+    }
 }

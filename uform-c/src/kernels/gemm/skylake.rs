@@ -2,40 +2,57 @@
 
 use crate::kernels::simd::Vector;
 
-use super::tile::{epilogue, tile};
-use super::{Gemm, TileFunction};
+use super::TileFunction;
+use super::dot::{Dot, Floats, Halves};
+use super::kinds::{self, Gemms, Tiles};
+use super::tile::tile;
 
-struct Tiles<V>(V);
+/// Words of weights that stay in the first-level cache.
+pub(super) const WEIGHTS_BLOCK: usize = 6144;
 
-impl<V: Vector> Tiles<V> {
+/// Tiles by rows and panels.
+struct ByRows<D>(D);
+
+impl<D: Dot> ByRows<D> {
     const ALL: &[&[TileFunction]] = &[
         &[
-            tile::<V, 1, 1>,
-            tile::<V, 1, 2>,
-            tile::<V, 1, 3>,
-            tile::<V, 1, 4>,
-            tile::<V, 1, 5>,
-            tile::<V, 1, 6>,
+            tile::<D, 1, 1>,
+            tile::<D, 1, 2>,
+            tile::<D, 1, 3>,
+            tile::<D, 1, 4>,
+            tile::<D, 1, 5>,
+            tile::<D, 1, 6>,
         ],
         &[
-            tile::<V, 2, 1>,
-            tile::<V, 2, 2>,
-            tile::<V, 2, 3>,
-            tile::<V, 2, 4>,
-            tile::<V, 2, 5>,
-            tile::<V, 2, 6>,
+            tile::<D, 2, 1>,
+            tile::<D, 2, 2>,
+            tile::<D, 2, 3>,
+            tile::<D, 2, 4>,
+            tile::<D, 2, 5>,
+            tile::<D, 2, 6>,
         ],
-        &[tile::<V, 3, 1>, tile::<V, 3, 2>, tile::<V, 3, 3>, tile::<V, 3, 4>],
-        &[tile::<V, 4, 1>, tile::<V, 4, 2>, tile::<V, 4, 3>],
-        &[tile::<V, 5, 1>, tile::<V, 5, 2>, tile::<V, 5, 3>],
-        &[tile::<V, 6, 1>, tile::<V, 6, 2>, tile::<V, 6, 3>],
-        &[tile::<V, 7, 1>, tile::<V, 7, 2>, tile::<V, 7, 3>],
-        &[tile::<V, 8, 1>, tile::<V, 8, 2>, tile::<V, 8, 3>],
+        &[tile::<D, 3, 1>, tile::<D, 3, 2>, tile::<D, 3, 3>, tile::<D, 3, 4>],
+        &[tile::<D, 4, 1>, tile::<D, 4, 2>, tile::<D, 4, 3>],
+        &[tile::<D, 5, 1>, tile::<D, 5, 2>, tile::<D, 5, 3>],
+        &[tile::<D, 6, 1>, tile::<D, 6, 2>, tile::<D, 6, 3>],
+        &[tile::<D, 7, 1>, tile::<D, 7, 2>, tile::<D, 7, 3>],
+        &[tile::<D, 8, 1>, tile::<D, 8, 2>, tile::<D, 8, 3>],
     ];
 }
 
-/// Products over vectors of sixteen lanes.
-pub(in crate::kernels) const fn gemm<V: Vector>() -> Gemm {
+/// The tiles of one way to multiply words.
+pub(super) const fn tiles<D: Dot>() -> Tiles {
+    Tiles::of::<D>(ByRows::<D>::ALL)
+}
+
+/// Products over vectors of sixteen lanes, those of narrow types by widening.
+pub(in crate::kernels) const fn gemms<V: Vector>() -> Gemms {
     assert!(V::LANES == 16);
-    Gemm { tiles: Tiles::<V>::ALL, weights_block: 6144, epilogue: epilogue::<V> }
+    let (floats, halves) = (tiles::<Floats<V>>(), tiles::<Halves<V>>());
+    Gemms {
+        f32: kinds::f32::<V>(floats, WEIGHTS_BLOCK),
+        bf16: kinds::bf16_widened::<V>(floats, WEIGHTS_BLOCK),
+        f16: kinds::f16_widened::<V>(floats, WEIGHTS_BLOCK),
+        i8: kinds::i8_widened::<V>(halves, WEIGHTS_BLOCK),
+    }
 }

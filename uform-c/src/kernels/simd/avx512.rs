@@ -1,13 +1,16 @@
-//! Sixteen lanes with AVX-512, its foundation alone.
+//! Sixteen lanes with the AVX-512 of Skylake servers: F, CD, BW, DQ and VL.
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Vector, operators};
+use super::{Kernel, Vector, Words, operators};
 
 /// Sixteen lanes in one register.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct F32x16(__m512);
+
+lanes!([] F32x16, 16, Vector, f32, 0.0);
+lanes!([] I32x16, 16, Words, u32, 0);
 
 operators!(F32x16, Add add _mm512_add_ps, Sub sub _mm512_sub_ps, Mul mul _mm512_mul_ps, Div div _mm512_div_ps);
 
@@ -22,16 +25,35 @@ fn first_lanes(count: usize) -> __mmask16 {
 ///
 /// # Safety
 /// As [`Vector::run`].
-#[target_feature(enable = "avx2,fma,avx512f")]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512cd,avx512bw,avx512dq,avx512vl")]
 unsafe fn enter<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<F32x16>() }
+}
+
+impl F32x16 {
+    /// The register itself.
+    #[inline(always)]
+    pub(in crate::kernels) fn register(self) -> __m512 {
+        self.0
+    }
+
+    /// A register as a vector.
+    ///
+    /// # Safety
+    /// The machine has the instructions of this vector.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn of(register: __m512) -> Self {
+        Self(register)
+    }
 }
 
 impl Vector for F32x16 {
     const LANES: usize = 16;
 
     type Mask = __mmask16;
+
+    type Words = I32x16;
 
     #[inline(always)]
     unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
@@ -121,6 +143,59 @@ impl Vector for F32x16 {
     }
 
     #[inline(always)]
+    fn to_words(self) -> I32x16 {
+        // SAFETY: as above.
+        I32x16(unsafe { _mm512_castps_si512(self.0) })
+    }
+
+    #[inline(always)]
+    fn from_words(words: I32x16) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_castsi512_ps(words.0) })
+    }
+
+    #[inline(always)]
+    fn round(self) -> I32x16 {
+        // SAFETY: as above; every call computes in the default rounding mode, to nearest even.
+        I32x16(unsafe { _mm512_cvtps_epi32(self.0) })
+    }
+
+    #[inline(always)]
+    fn convert(words: I32x16) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_cvtepi32_ps(words.0) })
+    }
+
+    #[inline(always)]
+    fn widen_f16(words: I32x16) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words.0)) })
+    }
+
+    #[inline(always)]
+    fn to_f16(self) -> I32x16 {
+        // SAFETY: as above.
+        I32x16(unsafe { _mm512_cvtepu16_epi32(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0)) })
+    }
+
+    #[inline(always)]
+    fn hadamard(self) -> Self {
+        /// Adds `other`, which holds the lanes at a distance, and subtracts from it where `high` is set.
+        #[inline(always)]
+        unsafe fn step(lanes: __m512, other: __m512, high: __mmask16) -> __m512 {
+            // SAFETY: the caller has the instructions.
+            unsafe { _mm512_mask_sub_ps(_mm512_add_ps(lanes, other), high, other, lanes) }
+        }
+        // SAFETY: as above.
+        unsafe {
+            let lanes = step(self.0, _mm512_permute_ps::<0b10_11_00_01>(self.0), 0xaaaa);
+            let lanes = step(lanes, _mm512_permute_ps::<0b01_00_11_10>(lanes), 0xcccc);
+            let lanes = step(lanes, _mm512_shuffle_f32x4::<0b10_11_00_01>(lanes, lanes), 0xf0f0);
+            Self(step(lanes, _mm512_shuffle_f32x4::<0b01_00_11_10>(lanes, lanes), 0xff00))
+        }
+    }
+
+    #[inline(always)]
     fn sum(self) -> f32 {
         // SAFETY: as above.
         unsafe {
@@ -142,5 +217,107 @@ impl Vector for F32x16 {
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
         }
+    }
+}
+
+/// Sixteen words in one register.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct I32x16(__m512i);
+
+impl I32x16 {
+    /// The register itself.
+    #[inline(always)]
+    pub(in crate::kernels) fn register(self) -> __m512i {
+        self.0
+    }
+
+    /// A register as words.
+    ///
+    /// # Safety
+    /// The machine has the instructions of these words.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn of(register: __m512i) -> Self {
+        Self(register)
+    }
+}
+
+impl Words for I32x16 {
+    #[inline(always)]
+    unsafe fn splat(word: u32) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { _mm512_set1_epi32(word as i32) })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { _mm512_loadu_si512(from.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u32) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_storeu_si512(to.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(self.0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_halves(self, to: *mut u16) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(self.0)) }
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: a value of this type exists only where its instructions do.
+        Self(unsafe { _mm512_add_epi32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_mullo_epi32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_and_si512(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn low_half_up(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_slli_epi32::<16>(self.0) })
+    }
+
+    #[inline(always)]
+    fn high_half_down(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_srli_epi32::<16>(self.0) })
+    }
+
+    #[inline(always)]
+    fn even_bytes(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(self.0)) })
+    }
+
+    #[inline(always)]
+    fn odd_bytes(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_srai_epi16::<8>(self.0) })
+    }
+
+    #[inline(always)]
+    fn multiply_halves(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_madd_epi16(self.0, other.0) })
     }
 }

@@ -7,6 +7,39 @@
 
 use std::ops::{Add, Div, Mul, Sub};
 
+/// Implements [`Lanes`] for a type that is `Vector` over f32 or `Words` over u32.
+macro_rules! lanes {
+    ([$($parameters:tt)*] $register:ty, $count:expr, $trait:ident, $element:ty, $zero:expr) => {
+        impl<$($parameters)*> super::Lanes for $register {
+            const COUNT: usize = $count;
+
+            #[inline(always)]
+            unsafe fn zero() -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { <Self as super::$trait>::splat($zero) }
+            }
+
+            #[inline(always)]
+            unsafe fn repeat(from: *const u32) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { <Self as super::$trait>::splat(from.cast::<$element>().read_unaligned()) }
+            }
+
+            #[inline(always)]
+            unsafe fn read(from: *const u32) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { <Self as super::$trait>::load(from.cast()) }
+            }
+
+            #[inline(always)]
+            unsafe fn write(self, to: *mut u32) {
+                // SAFETY: the caller's promise.
+                unsafe { <Self as super::$trait>::store(self, to.cast()) }
+            }
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -15,10 +48,10 @@ pub(crate) mod math;
 mod portable;
 
 #[cfg(target_arch = "x86_64")]
-pub use avx2::F32x8;
+pub use avx2::{F32x8, I32x8};
 #[cfg(target_arch = "x86_64")]
-pub use avx512::F32x16;
-pub use portable::Portable;
+pub use avx512::{F32x16, I32x16};
+pub use portable::{Portable, PortableWords};
 
 /// Code that is compiled for the instruction set of a vector. Implementations are `#[inline(always)]`.
 pub trait Kernel {
@@ -32,15 +65,105 @@ pub trait Kernel {
     unsafe fn run<V: Vector>(self) -> Self::Output;
 }
 
+/// A register seen as lanes of 32 bits, whatever they hold.
+pub trait Lanes: Copy + 'static {
+    /// How many lanes.
+    const COUNT: usize;
+
+    /// All bits zero.
+    ///
+    /// # Safety
+    /// The machine has the instructions of this register.
+    unsafe fn zero() -> Self;
+
+    /// The word at `from`, of any alignment, in each lane.
+    ///
+    /// # Safety
+    /// The machine has the instructions, and a word can be read.
+    unsafe fn repeat(from: *const u32) -> Self;
+
+    /// `COUNT` words from memory of any alignment.
+    ///
+    /// # Safety
+    /// The machine has the instructions, and that many words can be read.
+    unsafe fn read(from: *const u32) -> Self;
+
+    /// Writes all lanes to memory of any alignment.
+    ///
+    /// # Safety
+    /// `COUNT` words can be written.
+    unsafe fn write(self, to: *mut u32);
+}
+
+/// As many words of 32 bits as a vector has lanes. Arithmetic wraps around.
+pub trait Words: Lanes {
+    /// The same word in each lane.
+    ///
+    /// # Safety
+    /// The machine has the instructions of these words.
+    unsafe fn splat(word: u32) -> Self;
+
+    /// A whole register of words from memory of any alignment.
+    ///
+    /// # Safety
+    /// The machine has the instructions, and that many words can be read.
+    unsafe fn load(from: *const u32) -> Self;
+
+    /// Writes all words to memory of any alignment.
+    ///
+    /// # Safety
+    /// That many words can be written.
+    unsafe fn store(self, to: *mut u32);
+
+    /// Writes the low byte of each word, side by side.
+    ///
+    /// # Safety
+    /// As many bytes as there are words can be written.
+    unsafe fn store_bytes(self, to: *mut u8);
+
+    /// Writes the low half of each word, side by side.
+    ///
+    /// # Safety
+    /// As many halves as there are words can be written.
+    unsafe fn store_halves(self, to: *mut u16);
+
+    /// The sum of each two words.
+    fn add(self, other: Self) -> Self;
+
+    /// The low 32 bits of the product of each two words.
+    fn mul(self, other: Self) -> Self;
+
+    /// The bits that are set in both.
+    fn and(self, other: Self) -> Self;
+
+    /// Each word's low half in its high half, over zeros.
+    fn low_half_up(self) -> Self;
+
+    /// Each word's high half in its low half, under zeros.
+    fn high_half_down(self) -> Self;
+
+    /// The bytes 0 and 2 of each word, sign-extended to its two halves.
+    fn even_bytes(self) -> Self;
+
+    /// The bytes 1 and 3 of each word, sign-extended to its two halves.
+    fn odd_bytes(self) -> Self;
+
+    /// The sum of the products of the signed halves of each two words.
+    fn multiply_halves(self, other: Self) -> Self;
+}
+
 /// A few f32 side by side, 16 being a multiple of how many.
 pub trait Vector:
-    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + 'static
+    Lanes + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
     /// How many.
     const LANES: usize;
 
     /// One truth value per lane.
     type Mask: Copy;
+
+    /// The same register as integers.
+    type Words: Words;
 
     /// Runs `kernel` in a function that is compiled for this instruction set.
     ///
@@ -101,6 +224,27 @@ pub trait Vector:
 
     /// 2ⁿ of a lane that holds 1.5 · 2²³ + n, for whole n from -127 to 127; zero for n = -127.
     fn power_of_two(self) -> Self;
+
+    /// The bits of each lane.
+    fn to_words(self) -> Self::Words;
+
+    /// The lanes that have those bits.
+    fn from_words(words: Self::Words) -> Self;
+
+    /// The nearest signed integer of each lane, the even one of two that are equally near. Lanes are within ±2³¹.
+    fn round(self) -> Self::Words;
+
+    /// The float nearest to each signed integer.
+    fn convert(words: Self::Words) -> Self;
+
+    /// The f16 in the low half of each word.
+    fn widen_f16(words: Self::Words) -> Self;
+
+    /// The f16 nearest to each lane, ties to even, in the low half of a word under zeros.
+    fn to_f16(self) -> Self::Words;
+
+    /// The lanes times a Hadamard matrix of their number: sums and differences of lanes 1, 2, 4, … apart.
+    fn hadamard(self) -> Self;
 
     /// The sum of all lanes, added in one fixed order.
     fn sum(self) -> f32;

@@ -3,12 +3,17 @@
 use std::array::from_fn;
 use std::ops::{Add, Div, Mul, Sub};
 
-use super::{Kernel, Vector};
+use half::f16;
+
+use super::{Kernel, Vector, Words};
 
 /// `N` lanes in an array. With `FUSED`, products are added with one rounding, exactly as FMA instructions do (slow where
 /// the machine has none); without, with two.
 #[derive(Clone, Copy)]
 pub struct Portable<const N: usize, const FUSED: bool>([f32; N]);
+
+lanes!([const N: usize, const FUSED: bool] Portable<N, FUSED>, N, Vector, f32, 0.0);
+lanes!([const N: usize] PortableWords<N>, N, Words, u32, 0);
 
 macro_rules! operator {
     ($operator:ident $method:ident $assign:tt) => {
@@ -33,6 +38,8 @@ impl<const N: usize, const FUSED: bool> Vector for Portable<N, FUSED> {
     const LANES: usize = N;
 
     type Mask = [bool; N];
+
+    type Words = PortableWords<N>;
 
     unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
         // SAFETY: plain Rust needs no special instructions; the rest is the caller's promise.
@@ -127,6 +134,49 @@ impl<const N: usize, const FUSED: bool> Vector for Portable<N, FUSED> {
     }
 
     #[inline(always)]
+    fn to_words(self) -> PortableWords<N> {
+        PortableWords(self.0.map(f32::to_bits))
+    }
+
+    #[inline(always)]
+    fn from_words(words: PortableWords<N>) -> Self {
+        Self(words.0.map(f32::from_bits))
+    }
+
+    #[inline(always)]
+    fn round(self) -> PortableWords<N> {
+        PortableWords(self.0.map(|value| value.round_ties_even() as i32 as u32))
+    }
+
+    #[inline(always)]
+    fn convert(words: PortableWords<N>) -> Self {
+        Self(words.0.map(|word| word as i32 as f32))
+    }
+
+    #[inline(always)]
+    fn widen_f16(words: PortableWords<N>) -> Self {
+        Self(words.0.map(|word| f16::from_bits(word as u16).to_f32_const()))
+    }
+
+    #[inline(always)]
+    fn to_f16(self) -> PortableWords<N> {
+        PortableWords(self.0.map(|value| u32::from(f16::from_f32_const(value).to_bits())))
+    }
+
+    #[inline(always)]
+    fn hadamard(mut self) -> Self {
+        let mut distance = 1;
+        while distance < N {
+            for lane in (0..N).filter(|lane| lane & distance == 0) {
+                let (low, high) = (self.0[lane], self.0[lane + distance]);
+                (self.0[lane], self.0[lane + distance]) = (low + high, low - high);
+            }
+            distance *= 2;
+        }
+        self
+    }
+
+    #[inline(always)]
     fn sum(self) -> f32 {
         let (mut lanes, mut width) = (self.0, N);
         while width > 1 {
@@ -141,5 +191,90 @@ impl<const N: usize, const FUSED: bool> Vector for Portable<N, FUSED> {
     #[inline(always)]
     fn greatest(self) -> f32 {
         self.0.into_iter().fold(f32::NEG_INFINITY, |most, lane| if lane > most { lane } else { most })
+    }
+}
+
+/// `N` words in an array.
+#[derive(Clone, Copy)]
+pub struct PortableWords<const N: usize>([u32; N]);
+
+/// The signed halves of a word, the low one first.
+#[inline(always)]
+fn halves(word: u32) -> [i32; 2] {
+    [i32::from(word as i16), i32::from((word >> 16) as i16)]
+}
+
+impl<const N: usize> Words for PortableWords<N> {
+    #[inline(always)]
+    unsafe fn splat(word: u32) -> Self {
+        Self([word; N])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> Self {
+        // SAFETY: the caller's promise; an array of words read without assuming alignment.
+        Self(unsafe { from.cast::<[u32; N]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u32) {
+        // SAFETY: the caller's promise; an array of words written without assuming alignment.
+        unsafe { to.cast::<[u32; N]>().write_unaligned(self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[u8; N]>().write_unaligned(self.0.map(|word| word as u8)) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_halves(self, to: *mut u16) {
+        // SAFETY: the caller's promise; written without assuming alignment.
+        unsafe { to.cast::<[u16; N]>().write_unaligned(self.0.map(|word| word as u16)) }
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Self(from_fn(|lane| self.0[lane].wrapping_add(other.0[lane])))
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        Self(from_fn(|lane| self.0[lane].wrapping_mul(other.0[lane])))
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        Self(from_fn(|lane| self.0[lane] & other.0[lane]))
+    }
+
+    #[inline(always)]
+    fn low_half_up(self) -> Self {
+        Self(self.0.map(|word| word << 16))
+    }
+
+    #[inline(always)]
+    fn high_half_down(self) -> Self {
+        Self(self.0.map(|word| word >> 16))
+    }
+
+    #[inline(always)]
+    fn even_bytes(self) -> Self {
+        let extend = |byte: u32| u32::from(i16::from(byte as i8) as u16);
+        Self(self.0.map(|word| extend(word) | extend(word >> 16) << 16))
+    }
+
+    #[inline(always)]
+    fn odd_bytes(self) -> Self {
+        Self(self.0.map(|word| word >> 8)).even_bytes()
+    }
+
+    #[inline(always)]
+    fn multiply_halves(self, other: Self) -> Self {
+        Self(from_fn(|lane| {
+            let ([a, b], [c, d]) = (halves(self.0[lane]), halves(other.0[lane]));
+            (a * c).wrapping_add(b * d) as u32
+        }))
     }
 }

@@ -1,0 +1,96 @@
+//! What a class brings for products of one element type: tiles, and how inputs, weights and sums reach and leave them.
+
+use crate::kernels::simd::Vector;
+
+use super::TileFunction;
+use super::ceiling::{CeilingFunction, ceiling, words_per_step};
+use super::dot::Dot;
+use super::epilogue::{EpilogueFunction, Plain, Scaled, epilogue};
+use super::prepare::{Bf16Floats, Bf16Pairs, ByteHalves, Bytes, F16Floats, PrepareFunction, prepare};
+use super::widen::{FromBf16, FromBytes, FromF16, WidenFunction, widen};
+
+/// Products of one element type.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Gemm {
+    pub(super) tiles: Tiles,
+    /// Words of weights that a block of k may take, as tiles read them.
+    pub(super) weights_block: usize,
+    pub(super) epilogue: EpilogueFunction,
+    /// Brings inputs into the form that tiles read; they read f32 in place.
+    pub(super) prepare: Option<PrepareFunction>,
+    /// Brings weights into that form, two words for one, where the class has no instructions for the packed form.
+    pub(super) widen: Option<WidenFunction>,
+}
+
+/// The tiles of one way to multiply words, with what is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct Tiles {
+    pub(super) by_rows: &'static [&'static [TileFunction]],
+    pub(super) ceiling: CeilingFunction,
+    /// Words that a step of `ceiling` multiplies.
+    pub(super) ceiling_words: usize,
+}
+
+impl Tiles {
+    /// `by_rows[r - 1][p - 1]` computes r rows of p panels. Every list has at least one panel.
+    pub(super) const fn of<D: Dot>(by_rows: &'static [&'static [TileFunction]]) -> Self {
+        Self { by_rows, ceiling: ceiling::<D>, ceiling_words: words_per_step::<D>() }
+    }
+}
+
+/// Tiles of f32.
+pub(super) const fn f32<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+    Gemm { tiles, weights_block, epilogue: epilogue::<V, Plain>, prepare: None, widen: None }
+}
+
+/// bf16 by tiles of f32.
+pub(super) const fn bf16_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+    Gemm {
+        prepare: Some(prepare::<V, Bf16Floats>),
+        widen: Some(widen::<V, FromBf16>),
+        ..f32::<V>(tiles, weights_block)
+    }
+}
+
+/// f16 by tiles of f32.
+pub(super) const fn f16_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+    Gemm {
+        prepare: Some(prepare::<V, F16Floats>),
+        widen: Some(widen::<V, FromF16>),
+        ..f32::<V>(tiles, weights_block)
+    }
+}
+
+/// Tiles of pairs of bf16.
+pub(super) const fn bf16<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+    Gemm { prepare: Some(prepare::<V, Bf16Pairs>), ..f32::<V>(tiles, weights_block) }
+}
+
+/// Tiles of unsigned bytes by signed bytes.
+pub(super) const fn i8<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+    Gemm {
+        tiles,
+        weights_block,
+        epilogue: epilogue::<V, Scaled>,
+        prepare: Some(prepare::<V, Bytes>),
+        widen: None,
+    }
+}
+
+/// Bytes by tiles of pairs of signed halves.
+pub(super) const fn i8_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+    Gemm {
+        prepare: Some(prepare::<V, ByteHalves>),
+        widen: Some(widen::<V, FromBytes>),
+        ..i8::<V>(tiles, weights_block)
+    }
+}
+
+/// The products of a class, one of each type that weights are packed in.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Gemms {
+    pub(in crate::kernels) f32: Gemm,
+    pub(in crate::kernels) bf16: Gemm,
+    pub(in crate::kernels) f16: Gemm,
+    pub(in crate::kernels) i8: Gemm,
+}

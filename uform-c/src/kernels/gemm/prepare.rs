@@ -1,0 +1,279 @@
+//! Rows of f32 as words of the type that the weights have: rounded to bf16 or f16, or quantized to bytes.
+//!
+//! A row in bytes stands for scale · (byte - 128), with the scale of its greatest magnitude. One channel far above the others
+//! would leave few steps to those, so that rows may first be rotated by a Hadamard matrix within blocks of channels,
+//! as the weights are that they meet, which changes no product: after Ashkboos et al., "QuaRot" (2024). A row with a number
+//! that is not finite has a scale of NaN, so that all of its products are NaN.
+//!
+//! Sums and differences of a rotation, and the two roundings of a byte, are the same on every class, and so are the bytes.
+
+use std::marker::PhantomData;
+
+use crate::base::Matrix;
+use crate::kernels::simd::{Kernel, Vector, Words};
+
+/// Prepared rows are padded to whole registers of any class.
+const PADDED: usize = 16;
+
+/// The byte that stands for zero.
+pub(super) const ZERO: i32 = 128;
+
+/// Rows to prepare.
+pub(super) struct Prepare<'a> {
+    pub(super) input: Matrix<'a, f32>,
+    /// Rows of `stride` words.
+    pub(super) output: *mut u32,
+    pub(super) stride: usize,
+    /// Channels that are rotated together before they are quantized, a power of two; one where none are.
+    pub(super) rotated: usize,
+    /// Memory for one row, padded as the output is, where channels are rotated.
+    pub(super) row: *mut f32,
+    /// One per row, written where rows are quantized.
+    pub(super) scales: *mut f32,
+}
+
+/// Does what its argument says. Callers promise that the machine has the instructions and that the pointers are good for
+/// as many rows as the input has.
+pub(super) type PrepareFunction = unsafe fn(&Prepare);
+
+/// Words that a prepared row of `columns` elements takes, of which a word holds `per_word`.
+pub(super) const fn prepared_stride(columns: usize, per_word: usize) -> usize {
+    columns.next_multiple_of(PADDED) / per_word
+}
+
+/// What rows become.
+pub(super) trait Form {
+    /// Writes one row of the prepared output.
+    ///
+    /// # Safety
+    /// The machine has the instructions of `V`, and the pointers of `prepare` are good.
+    unsafe fn row<V: Vector>(prepare: &Prepare, row: usize);
+}
+
+/// [`PrepareFunction`] for an instruction set.
+///
+/// # Safety
+/// See [`PrepareFunction`].
+pub(super) unsafe fn prepare<V: Vector, F: Form>(prepare: &Prepare) {
+    // SAFETY: the caller's promise.
+    unsafe { V::run(PrepareKernel::<F>(prepare, PhantomData)) }
+}
+
+struct PrepareKernel<'a, F>(&'a Prepare<'a>, PhantomData<F>);
+
+impl<F: Form> Kernel for PrepareKernel<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        for row in 0..self.0.input.rows() {
+            // SAFETY: the caller's promise.
+            unsafe { F::row::<V>(self.0, row) }
+        }
+    }
+}
+
+/// Calls `write` with every register of a row, the last one filled up with zeros, and its column.
+///
+/// # Safety
+/// The machine has the instructions of `V`.
+#[inline(always)]
+unsafe fn registers<V: Vector>(row: &[f32], mut write: impl FnMut(usize, V)) {
+    // SAFETY: the caller's promise; `column` stays inside the row.
+    unsafe {
+        let zero = V::splat(0.0);
+        for column in (0..row.len()).step_by(V::LANES) {
+            write(column, V::load_up_to(row.as_ptr().add(column), row.len() - column, zero));
+        }
+    }
+}
+
+/// The bf16 nearest to each lane, ties to even, in the high half of a word over zeros. NaN stays NaN.
+#[inline(always)]
+unsafe fn bf16_up<V: Vector>(value: V) -> V::Words {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let words = value.to_words();
+        let odd = words.high_half_down().and(V::Words::splat(1));
+        let rounded = words.add(odd).add(V::Words::splat(0x7fff));
+        let rounded = V::select(value.is_nan(), V::splat(f32::NAN), V::from_words(rounded)).to_words();
+        rounded.and(V::Words::splat(0xffff_0000))
+    }
+}
+
+/// Pairs of bf16.
+pub(super) struct Bf16Pairs;
+
+impl Form for Bf16Pairs {
+    #[inline(always)]
+    unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
+        // SAFETY: the caller's promise; rows of the output are padded to whole registers.
+        unsafe {
+            let to = prepare.output.add(row * prepare.stride).cast::<u16>();
+            registers::<V>(prepare.input.row(row), |column, value| {
+                bf16_up(value).high_half_down().store_halves(to.add(column));
+            });
+        }
+    }
+}
+
+/// f32 that are rounded to bf16.
+pub(super) struct Bf16Floats;
+
+impl Form for Bf16Floats {
+    #[inline(always)]
+    unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let to = prepare.output.add(row * prepare.stride);
+            registers::<V>(prepare.input.row(row), |column, value| bf16_up(value).store(to.add(column)));
+        }
+    }
+}
+
+/// The greatest f16.
+const F16_MAX: f32 = 65504.0;
+
+/// f32 that are rounded to f16, those beyond its range to its ends.
+pub(super) struct F16Floats;
+
+impl Form for F16Floats {
+    #[inline(always)]
+    unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let to = prepare.output.add(row * prepare.stride);
+            let (most, least) = (V::splat(F16_MAX), V::splat(-F16_MAX));
+            registers::<V>(prepare.input.row(row), |column, value| {
+                // An infinity is an error upstream, and has to stay one.
+                let infinite = (value - value).is_nan();
+                let near = V::select(infinite, value, least.max(most.min(value)));
+                V::widen_f16(near.to_f16()).to_words().store(to.add(column));
+            });
+        }
+    }
+}
+
+/// The greatest number of an element in a byte, beside [`ZERO`].
+const MOST: f32 = 127.0;
+
+/// Quantizes a row and hands out the bytes, one in each word.
+///
+/// # Safety
+/// As [`Form::row`].
+#[inline(always)]
+unsafe fn quantize<V: Vector>(prepare: &Prepare, row: usize, mut write: impl FnMut(usize, V::Words)) {
+    let mut values = prepare.input.row(row);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if prepare.rotated > 1 {
+            let rotated = std::slice::from_raw_parts_mut(prepare.row, values.len());
+            rotate::<V>(values, prepare.rotated, rotated);
+            values = rotated;
+        }
+        let zero = V::splat(0.0);
+        let (mut greatest, mut spoilt) = (zero, zero);
+        registers::<V>(values, |_, value| {
+            greatest = value.abs().max(greatest);
+            spoilt = value.mul_add(zero, spoilt);
+        });
+        let greatest = greatest.greatest();
+        let scale = if spoilt.sum() == 0.0 { greatest / MOST } else { f32::NAN };
+        *prepare.scales.add(row) = scale;
+        // Of a row too small to be divided by, all bytes stand for zero.
+        let inverse = V::splat(if scale >= f32::MIN_POSITIVE { 1.0 / scale } else { 0.0 });
+        let (offset, least, most) = (V::splat(ZERO as f32), V::splat(1.0), V::splat(255.0));
+        registers::<V>(values, |column, value| {
+            // Clipped, as the ends may round to a step beyond.
+            let byte = least.max(most.min(value * inverse + offset));
+            write(column, byte.round());
+        });
+    }
+}
+
+/// Writes each block of `block` channels of a row times a Hadamard matrix, without its factor of 1 / √block.
+///
+/// # Safety
+/// The machine has the instructions of `V`. `block` is a power of two that divides the length of both.
+#[inline(always)]
+unsafe fn rotate<V: Vector>(from: &[f32], block: usize, to: &mut [f32]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match block / V::LANES {
+            1 => rotate_blocks::<V, 1>(from, to),
+            2 => rotate_blocks::<V, 2>(from, to),
+            4 => rotate_blocks::<V, 4>(from, to),
+            8 => rotate_blocks::<V, 8>(from, to),
+            16 => rotate_blocks::<V, 16>(from, to),
+            32 => rotate_blocks::<V, 32>(from, to),
+            _ => unreachable!("blocks of channels have 16 to 128"),
+        }
+    }
+}
+
+/// [`rotate`] for blocks of that many registers.
+///
+/// # Safety
+/// As [`rotate`].
+#[inline(always)]
+unsafe fn rotate_blocks<V: Vector, const REGISTERS: usize>(from: &[f32], to: &mut [f32]) {
+    let block = REGISTERS * V::LANES;
+    for (from, to) in from.chunks_exact(block).zip(to.chunks_exact_mut(block)) {
+        // SAFETY: the caller's promise; each block has that many registers.
+        unsafe {
+            let mut values = [V::splat(0.0); REGISTERS];
+            for (index, value) in values.iter_mut().enumerate() {
+                *value = V::load(from.as_ptr().add(index * V::LANES)).hadamard();
+            }
+            let mut distance = 1;
+            while distance < REGISTERS {
+                for index in 0..REGISTERS {
+                    if index & distance == 0 {
+                        let (low, high) = (values[index], values[index + distance]);
+                        (values[index], values[index + distance]) = (low + high, low - high);
+                    }
+                }
+                distance *= 2;
+            }
+            for (index, value) in values.iter().enumerate() {
+                value.store(to.as_mut_ptr().add(index * V::LANES));
+            }
+        }
+    }
+}
+
+/// Four unsigned bytes.
+pub(super) struct Bytes;
+
+impl Form for Bytes {
+    #[inline(always)]
+    unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
+        // SAFETY: the caller's promise; rows of the output are padded to whole registers.
+        unsafe {
+            let to = prepare.output.add(row * prepare.stride).cast::<u8>();
+            quantize::<V>(prepare, row, |column, bytes| bytes.store_bytes(to.add(column)));
+        }
+    }
+}
+
+/// Pairs of halves that hold bytes: of each four elements the even ones, then the odd ones.
+pub(super) struct ByteHalves;
+
+impl Form for ByteHalves {
+    #[inline(always)]
+    unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
+        // SAFETY: the caller's promise; rows are padded to a multiple of 16 elements, so of four.
+        unsafe {
+            let to = prepare.output.add(row * prepare.stride);
+            let mut bytes = [0u32; 16];
+            quantize::<V>(prepare, row, |column, words| {
+                words.store(bytes.as_mut_ptr());
+                for (quad, words) in bytes[..V::LANES].chunks_exact(4).enumerate() {
+                    let pair = to.add(column / 2 + 2 * quad);
+                    pair.write(words[0] | words[2] << 16);
+                    pair.add(1).write(words[1] | words[3] << 16);
+                }
+            });
+        }
+    }
+}
