@@ -127,17 +127,22 @@ fn products(report: &Report, context: &Context, dtype: Dtype) {
     }
 }
 
-fn attentions(report: &Report, context: &Context) {
+fn attentions(report: &Report, context: &Context, bf16: bool) {
     let (heads, hidden) = (12, 384);
     for length in [14, 64, 128, 256, 512] {
         let qkv = numbers(length * 3 * hidden);
         let mut output = vec![0.0; length * hidden];
         let operations = 4 * length * length * hidden;
-        report.line(&format!("attention {length}, {heads} heads of 32"), operations, 0, || {
-            let qkv = Matrix::dense(&qkv, length, 3 * hidden);
-            let output = MatrixMut::dense(&mut output, length, hidden);
-            attention(context, qkv, &[0, length], heads, 0.17, output).expect("attention");
-        });
+        report.line(
+            &format!("attention {} {length}, {heads} heads of 32", if bf16 { "bf16" } else { "f32" }),
+            operations,
+            0,
+            || {
+                let qkv = Matrix::dense(&qkv, length, 3 * hidden);
+                let output = MatrixMut::dense(&mut output, length, hidden);
+                attention(context, qkv, &[0, length], heads, 0.17, bf16, output).expect("attention");
+            },
+        );
     }
 }
 
@@ -188,8 +193,10 @@ fn main() {
             let report = Report { class: class.name(), peak: ceiling(kernels, dtype), word: word.clone() };
             println!("{} {}: {:.1} GFLOP/s at most on one thread", report.class, dtype.name(), report.peak);
             products(&report, &context, dtype);
+            if matches!(dtype, Dtype::F32 | Dtype::Bf16) {
+                attentions(&report, &context, dtype == Dtype::Bf16);
+            }
             if dtype == Dtype::F32 {
-                attentions(&report, &context);
                 rows(&report, kernels);
             }
         }

@@ -121,6 +121,7 @@ pub(super) const DISTILBERT: Layout = Layout {
 /// The weights of one model, packed for the kernels.
 pub(super) struct Encoder {
     shape: Shape,
+    dtype: Dtype,
     words: Table,
     positions: Table,
     types: Option<Table>,
@@ -293,7 +294,7 @@ impl Encoder {
         let norm = reader.norm("embeddings.LayerNorm")?;
         progress()?;
         let layers = reader.layers(layout, team, progress)?;
-        Ok(Self { words, positions, types, norm, layers, shape })
+        Ok(Self { dtype, words, positions, types, norm, layers, shape })
     }
 
     /// What was configured.
@@ -356,13 +357,15 @@ impl Encoder {
         let embedded = Matrix::dense(&narrow, count, hidden);
         self.normalize(context, embedded, &self.norm, output.block_mut(0, 0, count, hidden))?;
         let scale = ((hidden / self.shape.heads) as f64).powf(-0.5) as f32;
+        // Beside i8 the coarsest that keeps its precision, and as fast as that of the products.
+        let bf16 = matches!(self.dtype, Dtype::Bf16 | Dtype::I8);
         for layer in &self.layers {
             let state = output.as_matrix();
             let qkv = MatrixMut::dense(&mut wide, count, 3 * hidden);
             layer.query_key_value.forward(context, state, qkv, Activation::None, None)?;
             let attended = MatrixMut::dense(&mut narrow, count, hidden);
             let qkv = Matrix::dense(&wide, count, 3 * hidden);
-            attention(context, qkv, &tokens.starts, self.shape.heads, scale, attended)?;
+            attention(context, qkv, &tokens.starts, self.shape.heads, scale, bf16, attended)?;
             // What attention read is not needed any more, so that its memory takes the sum.
             let attended = Matrix::dense(&narrow, count, hidden);
             let sum = MatrixMut::dense(&mut wide, count, hidden);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::base::{Matrix, MatrixMut, Result};
 use crate::executors::Context;
-use crate::kernels::attention::{PackedHead, attention_scratch_len, packed_head_len};
+use crate::kernels::attention::{attention_scratch_len, packed_head_len};
 
 use super::split;
 
@@ -39,7 +39,8 @@ fn chunk(starts: &[usize], longest: usize, mut number: usize) -> Option<Chunk> {
 
 /// Writes softmax(scale · query · keyᵀ) · value for every head of every text to `output` (tokens × hidden, heads side by
 /// side). `qkv`: tokens × 3·hidden, queries, then keys, then values, each with the heads side by side; `starts`: where each
-/// text starts, and at last the number of tokens. Each token attends to all tokens of its own text. `OutOfMemory` when
+/// text starts, and at last the number of tokens. Each token attends to all tokens of its own text. With `bf16`, factors are
+/// rounded to that type where the class has instructions for it. `OutOfMemory` when
 /// there is no room for scratch. Panics when shapes contradict each other: they are computed by us.
 pub fn attention(
     context: &Context,
@@ -47,6 +48,7 @@ pub fn attention(
     starts: &[usize],
     heads: usize,
     scale: f32,
+    bf16: bool,
     output: MatrixMut<f32>,
 ) -> Result<()> {
     let (tokens, hidden) = (output.rows(), output.columns());
@@ -68,7 +70,7 @@ pub fn attention(
         let Some(chunk) = chunk(starts, longest, part / groups) else { return Ok(()) };
         let (keys, queries) = (chunk.text.len(), chunk.queries.len());
         let mut packed = scratch.take::<u32>(packed_head_len(keys, size))?;
-        let mut work = scratch.take::<f32>(attention_scratch_len(size))?;
+        let mut work = scratch.take::<u32>(attention_scratch_len(size))?;
         for head in split::range(heads, groups, part % groups) {
             let column = head * size;
             let key = qkv.block(chunk.text.start, hidden + column, keys, size);
@@ -76,7 +78,7 @@ pub fn attention(
             let query = qkv.block(chunk.queries.start, column, queries, size);
             // SAFETY: parts differ in their tokens or in their heads, so their blocks do not overlap.
             let output = unsafe { output.shared_block(chunk.queries.start, column, queries, size) };
-            let head = PackedHead::new(key, value, &mut packed);
+            let head = context.kernels.pack_head(bf16, key, value, &mut packed, &mut work);
             context.kernels.attention(query, &head, scale, &mut work, output);
         }
         Ok(())

@@ -49,7 +49,8 @@ mod widen;
 use epilogue::Epilogue;
 pub(super) use kinds::{Gemm, Gemms};
 pub use pack::{Packed, Quantized, pack, pack_i8, packed_len, per_word, rotate, rotation};
-use prepare::{Prepare, prepared_stride};
+use prepare::Prepare;
+pub(super) use prepare::{PrepareFunction, prepare_rows, prepared_stride};
 pub(super) use tile::{Tile, TileFunction};
 use widen::Widen;
 
@@ -108,6 +109,11 @@ impl Gemm {
     /// The most rows of a tile.
     pub(super) fn tallest(&self) -> usize {
         self.tiles.by_rows.len()
+    }
+
+    /// What brings inputs into the form that tiles read, where they do not read f32.
+    pub(super) fn prepare_function(&self) -> Option<PrepareFunction> {
+        self.prepare
     }
 
     /// Words that tiles read for one packed word.

@@ -10,7 +10,7 @@
 use std::marker::PhantomData;
 
 use crate::base::Matrix;
-use crate::kernels::simd::{Kernel, Vector, Words};
+use crate::kernels::simd::{Kernel, Vector, Words, bf16_up};
 
 /// Prepared rows are padded to whole registers of any class.
 const PADDED: usize = 16;
@@ -19,7 +19,7 @@ const PADDED: usize = 16;
 pub(super) const ZERO: i32 = 128;
 
 /// Rows to prepare.
-pub(super) struct Prepare<'a> {
+pub(in crate::kernels) struct Prepare<'a> {
     pub(super) input: Matrix<'a, f32>,
     /// Rows of `stride` words.
     pub(super) output: *mut u32,
@@ -34,11 +34,28 @@ pub(super) struct Prepare<'a> {
 
 /// Does what its argument says. Callers promise that the machine has the instructions and that the pointers are good for
 /// as many rows as the input has.
-pub(super) type PrepareFunction = unsafe fn(&Prepare);
+pub(in crate::kernels) type PrepareFunction = unsafe fn(&Prepare);
 
 /// Words that a prepared row of `columns` elements takes, of which a word holds `per_word`.
-pub(super) const fn prepared_stride(columns: usize, per_word: usize) -> usize {
+pub(in crate::kernels) const fn prepared_stride(columns: usize, per_word: usize) -> usize {
     columns.next_multiple_of(PADDED) / per_word
+}
+
+/// Writes rows in a floating point type to `output`, one behind the other with the stride of that type.
+///
+/// # Safety
+/// The machine has the instructions of `prepare`, which makes pairs.
+pub(in crate::kernels) unsafe fn prepare_rows(
+    prepare: PrepareFunction,
+    input: Matrix<f32>,
+    output: &mut [u32],
+) {
+    let stride = prepared_stride(input.columns(), 2);
+    assert!(output.len() >= stride * input.rows(), "too little memory for rows");
+    let (row, scales) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let output = output.as_mut_ptr();
+    // SAFETY: the caller's promise; the output was found to be long enough, and pairs need nothing else.
+    unsafe { prepare(&Prepare { input, output, stride, rotated: 1, row, scales }) }
 }
 
 /// What rows become.
@@ -85,19 +102,6 @@ unsafe fn registers<V: Vector>(row: &[f32], mut write: impl FnMut(usize, V)) {
         for column in (0..row.len()).step_by(V::LANES) {
             write(column, V::load_up_to(row.as_ptr().add(column), row.len() - column, zero));
         }
-    }
-}
-
-/// The bf16 nearest to each lane, ties to even, in the high half of a word over zeros. NaN stays NaN.
-#[inline(always)]
-unsafe fn bf16_up<V: Vector>(value: V) -> V::Words {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let words = value.to_words();
-        let odd = words.high_half_down().and(V::Words::splat(1));
-        let rounded = words.add(odd).add(V::Words::splat(0x7fff));
-        let rounded = V::select(value.is_nan(), V::splat(f32::NAN), V::from_words(rounded)).to_words();
-        rounded.and(V::Words::splat(0xffff_0000))
     }
 }
 

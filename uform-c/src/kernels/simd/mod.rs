@@ -273,6 +273,22 @@ pub trait Vector:
     }
 }
 
+/// The bf16 nearest to each lane, ties to even, in the high half of a word over zeros. NaN stays NaN.
+///
+/// # Safety
+/// The machine has the instructions of `V`.
+#[inline(always)]
+pub(super) unsafe fn bf16_up<V: Vector>(value: V) -> V::Words {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let words = value.to_words();
+        let odd = words.high_half_down().and(V::Words::splat(1));
+        let rounded = words.add(odd).add(V::Words::splat(0x7fff));
+        let rounded = V::select(value.is_nan(), V::splat(f32::NAN), V::from_words(rounded)).to_words();
+        rounded.and(V::Words::splat(0xffff_0000))
+    }
+}
+
 /// Operators of a vector type, each by one function or intrinsic.
 #[cfg(target_arch = "x86_64")]
 macro_rules! operators {
