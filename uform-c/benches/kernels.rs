@@ -162,9 +162,14 @@ fn rows(report: &Report, kernels: &Kernels) {
             to.copy_from_slice(from);
         }
     };
-    for activation in
-        [Activation::None, Activation::Gelu, Activation::GeluTanh, Activation::Tanh, Activation::Silu]
-    {
+    for activation in [
+        Activation::None,
+        Activation::Gelu,
+        Activation::GeluCoarse,
+        Activation::GeluTanh,
+        Activation::Tanh,
+        Activation::Silu,
+    ] {
         report.line(&format!("{activation:?} 64 x 384"), 0, elements, || {
             copy(&mut output);
             kernels.activate(activation, MatrixMut::dense(&mut output, rows, width));

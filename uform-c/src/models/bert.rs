@@ -357,15 +357,19 @@ impl Encoder {
         let embedded = Matrix::dense(&narrow, count, hidden);
         self.normalize(context, embedded, &self.norm, output.block_mut(0, 0, count, hidden))?;
         let scale = ((hidden / self.shape.heads) as f64).powf(-0.5) as f32;
-        // Beside i8 the coarsest that keeps its precision, and as fast as that of the products.
-        let bf16 = matches!(self.dtype, Dtype::Bf16 | Dtype::I8);
+        // Between products in bf16 or i8 more precision would be lost at once.
+        let coarse = matches!(self.dtype, Dtype::Bf16 | Dtype::I8);
+        let activation = match self.shape.activation {
+            Activation::Gelu if coarse => Activation::GeluCoarse,
+            activation => activation,
+        };
         for layer in &self.layers {
             let state = output.as_matrix();
             let qkv = MatrixMut::dense(&mut wide, count, 3 * hidden);
             layer.query_key_value.forward(context, state, qkv, Activation::None, None)?;
             let attended = MatrixMut::dense(&mut narrow, count, hidden);
             let qkv = Matrix::dense(&wide, count, 3 * hidden);
-            attention(context, qkv, &tokens.starts, self.shape.heads, scale, bf16, attended)?;
+            attention(context, qkv, &tokens.starts, self.shape.heads, scale, coarse, attended)?;
             // What attention read is not needed any more, so that its memory takes the sum.
             let attended = Matrix::dense(&narrow, count, hidden);
             let sum = MatrixMut::dense(&mut wide, count, hidden);
@@ -374,7 +378,7 @@ impl Encoder {
             self.normalize(context, sum, &layer.attention_norm, output.block_mut(0, 0, count, hidden))?;
             let state = output.as_matrix();
             let inner = MatrixMut::dense(&mut wide, count, intermediate);
-            layer.intermediate.forward(context, state, inner, self.shape.activation, None)?;
+            layer.intermediate.forward(context, state, inner, activation, None)?;
             let inner = Matrix::dense(&wide, count, intermediate);
             let sum = MatrixMut::dense(&mut narrow, count, hidden);
             layer.output.forward(context, inner, sum, Activation::None, Some(state))?;

@@ -163,7 +163,7 @@ fn products_of_bytes_are_exact() {
                 for (column, found) in output.row(row).iter().enumerate() {
                     let numbers = weights.row(column).iter().map(|number| *number as i32);
                     let sum: i32 = bytes.iter().zip(numbers).map(|(byte, number)| byte * number).sum();
-                    let expected = sum as f32 * (scale * weights.scales[column]) + 0.0;
+                    let expected = sum as f32 * weights.scales[column] * scale + 0.0;
                     assert!(
                         found.to_bits() == expected.to_bits(),
                         "{}: row {row}, column {column} of {} inputs: {found} for {expected}",

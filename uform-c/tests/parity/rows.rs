@@ -32,7 +32,7 @@ fn erf(x: f64) -> f64 {
 fn exact(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::None => x,
-        Activation::Gelu => x * 0.5 * (1.0 + erf(x / 2f64.sqrt())),
+        Activation::Gelu | Activation::GeluCoarse => x * 0.5 * (1.0 + erf(x / 2f64.sqrt())),
         Activation::GeluTanh => {
             0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
         }
@@ -43,9 +43,10 @@ fn exact(activation: Activation, x: f64) -> f64 {
     }
 }
 
-const ACTIVATIONS: [(Activation, Option<&str>); 7] = [
+const ACTIVATIONS: [(Activation, Option<&str>); 8] = [
     (Activation::None, None),
     (Activation::Gelu, Some("gelu")),
+    (Activation::GeluCoarse, Some("gelu coarse")),
     (Activation::GeluTanh, Some("gelu tanh")),
     (Activation::Relu, None),
     (Activation::Tanh, Some("tanh")),

@@ -28,6 +28,7 @@ pub(crate) const TOLERANCES: &[Tolerance] = &[
     Tolerance { family: "softmax", serial: 1.5e-6, others: 1.5e-6 },
     Tolerance { family: "pool", serial: 1e-6, others: 1e-6 },
     Tolerance { family: "gelu", serial: 2.5e-7, others: 1.5e-7 },
+    Tolerance { family: "gelu coarse", serial: 1e-4, others: 1e-4 },
     Tolerance { family: "gelu tanh", serial: 5e-7, others: 5e-7 },
     Tolerance { family: "tanh", serial: 5e-7, others: 4e-7 },
     Tolerance { family: "sigmoid", serial: 3e-7, others: 3e-7 },

@@ -18,6 +18,8 @@ pub enum Activation {
     None,
     /// x · Φ(x) with the normal distribution Φ: "gelu" of PyTorch and Hugging Face.
     Gelu,
+    /// The same within 1e-4, for results that are rounded to bf16 or bytes next.
+    GeluCoarse,
     /// The approximation of it by tanh: "gelu_new", "gelu_pytorch_tanh".
     GeluTanh,
     /// max(x, 0).
@@ -77,6 +79,7 @@ macro_rules! functions {
 functions! {
     None(x) x;
     Gelu(x) math::gelu(x);
+    GeluCoarse(x) math::gelu_coarse(x);
     GeluTanh(x) math::gelu_tanh(x);
     Relu(x) V::splat(0.0).max(x);
     Tanh(x) math::tanh(x);

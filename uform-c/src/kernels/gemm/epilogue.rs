@@ -55,7 +55,7 @@ pub(super) trait Sums: 'static {
     /// The machine has the instructions, and the pointers of `epilogue` are good.
     unsafe fn columns<V: Vector>(epilogue: &Epilogue, column: usize, left: usize) -> Self::Columns<V>;
 
-    /// The sums at `from`, of which `left` are there, in a row.
+    /// The sums at `from`, of which `left` are there, in a row, and `bias`.
     ///
     /// # Safety
     /// As above.
@@ -65,6 +65,7 @@ pub(super) trait Sums: 'static {
         columns: Self::Columns<V>,
         from: *const u32,
         left: usize,
+        bias: V,
     ) -> V;
 }
 
@@ -78,9 +79,9 @@ impl Sums for Plain {
     unsafe fn columns<V: Vector>(_: &Epilogue, _: usize, _: usize) {}
 
     #[inline(always)]
-    unsafe fn read<V: Vector>(_: &Epilogue, _: usize, (): (), from: *const u32, left: usize) -> V {
+    unsafe fn read<V: Vector>(_: &Epilogue, _: usize, (): (), from: *const u32, left: usize, bias: V) -> V {
         // SAFETY: the caller's promise.
-        unsafe { V::load_up_to(from.cast(), left, V::splat(0.0)) }
+        unsafe { V::load_up_to(from.cast(), left, V::splat(0.0)) + bias }
     }
 }
 
@@ -109,12 +110,13 @@ impl Sums for Scaled {
         (scales, shifts): (V, V::Words),
         from: *const u32,
         left: usize,
+        bias: V,
     ) -> V {
         // SAFETY: the caller's promise; the difference is exact, as all sums are far below 2³¹.
         unsafe {
             let scale = V::splat(*epilogue.row_scales.add(row));
             let products = V::load_up_to(from.cast(), left, V::splat(0.0)).to_words();
-            V::convert(products.add(shifts)) * (scale * scales)
+            (V::convert(products.add(shifts)) * scales).mul_add(scale, bias)
         }
     }
 }
@@ -150,7 +152,7 @@ impl<S: Sums> EpilogueKernel<'_, S> {
                 let mut residual = this.residual.wrapping_add(column);
                 let columns = S::columns::<V>(self.0, column, left);
                 for row in 0..this.rows {
-                    let mut value = F::of(S::read::<V>(self.0, row, columns, sums, left) + bias);
+                    let mut value = F::of(S::read::<V>(self.0, row, columns, sums, left, bias));
                     if RESIDUAL {
                         value = value + V::load_up_to(residual, left, zero);
                     }

@@ -170,37 +170,33 @@ unsafe fn quantize<V: Vector>(prepare: &Prepare, row: usize, mut write: impl FnM
     let mut values = prepare.input.row(row);
     // SAFETY: the caller's promise.
     unsafe {
+        let mut greatest = V::Words::splat(0);
         if prepare.rotated > 1 {
             let rotated = std::slice::from_raw_parts_mut(prepare.row, values.len());
-            rotate::<V>(values, prepare.rotated, rotated);
+            greatest = rotate::<V>(values, prepare.rotated, rotated);
             values = rotated;
+        } else {
+            registers::<V>(values, |_, value| greatest = value.abs().to_words().max(greatest));
         }
-        let zero = V::splat(0.0);
-        let (mut greatest, mut spoilt) = (zero, zero);
-        registers::<V>(values, |_, value| {
-            greatest = value.abs().max(greatest);
-            spoilt = value.mul_add(zero, spoilt);
-        });
-        let greatest = greatest.greatest();
-        let scale = if spoilt.sum() == 0.0 { greatest / MOST } else { f32::NAN };
+        // Magnitudes compare as their bits do, and what is not finite is above all that is.
+        let greatest = f32::from_bits(greatest.greatest());
+        let scale = if greatest.is_finite() { greatest / MOST } else { f32::NAN };
         *prepare.scales.add(row) = scale;
         // Of a row too small to be divided by, all bytes stand for zero.
         let inverse = V::splat(if scale >= f32::MIN_POSITIVE { 1.0 / scale } else { 0.0 });
-        let (offset, least, most) = (V::splat(ZERO as f32), V::splat(1.0), V::splat(255.0));
-        registers::<V>(values, |column, value| {
-            // Clipped, as the ends may round to a step beyond.
-            let byte = least.max(most.min(value * inverse + offset));
-            write(column, byte.round());
-        });
+        let offset = V::splat(ZERO as f32);
+        // The greatest magnitude rounds to 127 at most, so that nothing has to be clipped.
+        registers::<V>(values, |column, value| write(column, (value * inverse + offset).round()));
     }
 }
 
-/// Writes each block of `block` channels of a row times a Hadamard matrix, without its factor of 1 / √block.
+/// Writes each block of `block` channels of a row times a Hadamard matrix, without its factor of 1 / √block. Gives the
+/// greatest bits of the magnitudes of each lane.
 ///
 /// # Safety
 /// The machine has the instructions of `V`. `block` is a power of two that divides the length of both.
 #[inline(always)]
-unsafe fn rotate<V: Vector>(from: &[f32], block: usize, to: &mut [f32]) {
+unsafe fn rotate<V: Vector>(from: &[f32], block: usize, to: &mut [f32]) -> V::Words {
     // SAFETY: the caller's promise.
     unsafe {
         match block / V::LANES {
@@ -220,8 +216,10 @@ unsafe fn rotate<V: Vector>(from: &[f32], block: usize, to: &mut [f32]) {
 /// # Safety
 /// As [`rotate`].
 #[inline(always)]
-unsafe fn rotate_blocks<V: Vector, const REGISTERS: usize>(from: &[f32], to: &mut [f32]) {
+unsafe fn rotate_blocks<V: Vector, const REGISTERS: usize>(from: &[f32], to: &mut [f32]) -> V::Words {
     let block = REGISTERS * V::LANES;
+    // SAFETY: the caller's promise.
+    let mut greatest = unsafe { V::Words::splat(0) };
     for (from, to) in from.chunks_exact(block).zip(to.chunks_exact_mut(block)) {
         // SAFETY: the caller's promise; each block has that many registers.
         unsafe {
@@ -241,9 +239,11 @@ unsafe fn rotate_blocks<V: Vector, const REGISTERS: usize>(from: &[f32], to: &mu
             }
             for (index, value) in values.iter().enumerate() {
                 value.store(to.as_mut_ptr().add(index * V::LANES));
+                greatest = value.abs().to_words().max(greatest);
             }
         }
     }
+    greatest
 }
 
 /// Four unsigned bytes.

@@ -292,6 +292,23 @@ impl Words for I32x8 {
     }
 
     #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm256_max_epi32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> u32 {
+        // SAFETY: as above.
+        unsafe {
+            let four = _mm_max_epi32(_mm256_castsi256_si128(self.0), _mm256_extracti128_si256::<1>(self.0));
+            let two = _mm_max_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+            let one = _mm_max_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two));
+            _mm_cvtsi128_si32(one) as u32
+        }
+    }
+
+    #[inline(always)]
     fn and(self, other: Self) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm256_and_si256(self.0, other.0) })

@@ -286,6 +286,25 @@ impl Words for I32x16 {
     }
 
     #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_max_epi32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> u32 {
+        // SAFETY: as above.
+        unsafe {
+            let lanes = _mm512_max_epi32(self.0, _mm512_shuffle_i32x4::<0b01_00_11_10>(self.0, self.0));
+            let lanes = _mm512_max_epi32(lanes, _mm512_shuffle_i32x4::<0b10_11_00_01>(lanes, lanes));
+            let four = _mm512_castsi512_si128(lanes);
+            let two = _mm_max_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+            let one = _mm_max_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two));
+            _mm_cvtsi128_si32(one) as u32
+        }
+    }
+
+    #[inline(always)]
     fn and(self, other: Self) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm512_and_si512(self.0, other.0) })

@@ -142,6 +142,34 @@ pub(crate) unsafe fn gelu<V: Vector>(x: V) -> V {
     }
 }
 
+/// GELU within 1e-4, in half the operations: for results that are rounded to bf16 or bytes next. Φ is 1/2 and an odd
+/// polynomial that reaches 0 and 1 at ±4.25, where it ends.
+///
+/// # Safety
+/// The machine has the instructions of `V`.
+#[inline(always)]
+pub(crate) unsafe fn gelu_coarse<V: Vector>(x: V) -> V {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bounded = V::splat(-4.25).max(V::splat(4.25).min(x));
+        let odd = polynomial(
+            bounded * bounded,
+            [
+                3.984_200_4e-1,
+                -6.545_349_4e-2,
+                9.257_820_1e-3,
+                -9.404_468_1e-4,
+                6.552_699_2e-5,
+                -2.938_795_4e-6,
+                7.570_807_7e-8,
+                -8.460_373_1e-10,
+            ],
+        );
+        // A little less than the half, so that rounding leaves nothing of x where the function is zero.
+        x * bounded.mul_add(odd, V::splat(0.499_999)).max(V::splat(0.0))
+    }
+}
+
 /// GELU with its inner function approximated by tanh, x · sigmoid(√(8/π) · (x + 0.044715 x³)), within 4e-7.
 ///
 /// # Safety

@@ -133,6 +133,12 @@ pub trait Words: Lanes {
     /// The low 32 bits of the product of each two words.
     fn mul(self, other: Self) -> Self;
 
+    /// The greater of each two words as signed integers.
+    fn max(self, other: Self) -> Self;
+
+    /// The greatest word as a signed integer.
+    fn greatest(self) -> u32;
+
     /// The bits that are set in both.
     fn and(self, other: Self) -> Self;
 

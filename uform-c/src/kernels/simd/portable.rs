@@ -245,6 +245,16 @@ impl<const N: usize> Words for PortableWords<N> {
     }
 
     #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        Self(from_fn(|lane| (self.0[lane] as i32).max(other.0[lane] as i32) as u32))
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> u32 {
+        self.0.into_iter().fold(i32::MIN, |most, word| most.max(word as i32)) as u32
+    }
+
+    #[inline(always)]
     fn and(self, other: Self) -> Self {
         Self(from_fn(|lane| self.0[lane] & other.0[lane]))
     }
