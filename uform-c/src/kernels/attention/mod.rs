@@ -11,6 +11,8 @@
 //! Why not the plain road of one matrix of scores: it is as wide as the text and leaves the cache for long ones. Why keys
 //! and values are packed: the tiles of `gemm` then serve as they are, and packing is one copy for a whole head.
 
+use std::ptr::null_mut;
+
 use crate::base::{Dtype, Matrix, MatrixMut};
 
 use super::Kernels;
@@ -275,6 +277,8 @@ impl Kernels {
                     columns: keys,
                     scores: work.scores,
                     stride: KEY_BLOCK,
+                    rounded: if head.dtype == Dtype::Bf16 { work.weights.cast() } else { null_mut() },
+                    rounded_stride: KEY_BLOCK,
                     scale: scale * std::f32::consts::LOG2_E,
                     first: key == 0,
                     greatest: work.greatest,
@@ -283,9 +287,10 @@ impl Kernels {
                     mixed_columns: size,
                     mixed_stride: panels * PANEL,
                 });
-                let weights = std::slice::from_raw_parts(work.scores, rows * KEY_BLOCK);
-                let weights = Matrix::new(weights, rows, keys, KEY_BLOCK);
-                let weights = self.factors(head, weights, work.weights);
+                let weights = match head.dtype {
+                    Dtype::Bf16 => Factors { words: work.weights, stride: KEY_BLOCK / 2 },
+                    _ => Factors { words: work.scores.cast(), stride: KEY_BLOCK },
+                };
                 let mix = Tile {
                     depth: keys.div_ceil(per_word),
                     input: weights.words,

@@ -180,11 +180,15 @@ impl Vector for F32x16 {
 
     #[inline(always)]
     fn hadamard(self) -> Self {
-        /// Adds `other`, which holds the lanes at a distance, and subtracts from it where `high` is set.
+        /// Adds to `other`, which holds the lanes at a distance, or subtracts where `high` is set.
         #[inline(always)]
         unsafe fn step(lanes: __m512, other: __m512, high: __mmask16) -> __m512 {
-            // SAFETY: the caller has the instructions.
-            unsafe { _mm512_mask_sub_ps(_mm512_add_ps(lanes, other), high, other, lanes) }
+            // SAFETY: the caller has the instructions. A product by one is exact, so that this is a sum or a difference.
+            unsafe {
+                let one = _mm512_set1_ps(1.0);
+                let signs = _mm512_mask_blend_ps(high, one, _mm512_set1_ps(-1.0));
+                _mm512_fmadd_ps(lanes, signs, other)
+            }
         }
         // SAFETY: as above.
         unsafe {

@@ -295,6 +295,20 @@ pub(super) unsafe fn bf16_up<V: Vector>(value: V) -> V::Words {
     }
 }
 
+/// The bf16 nearest to each lane, ties to even, in the low half of a word. Lanes are zero or positive numbers.
+///
+/// # Safety
+/// The machine has the instructions of `V`.
+#[inline(always)]
+pub(super) unsafe fn positive_to_bf16<V: Vector>(value: V) -> V::Words {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let words = value.to_words();
+        let odd = words.high_half_down().and(V::Words::splat(1));
+        words.add(odd).add(V::Words::splat(0x7fff)).high_half_down()
+    }
+}
+
 /// Operators of a vector type, each by one function or intrinsic.
 #[cfg(target_arch = "x86_64")]
 macro_rules! operators {

@@ -10,19 +10,24 @@
 //!
 //! Why not a table of exponentials: the polynomial keeps the multipliers busy that would wait for the table anyway.
 
+use std::ptr::null_mut;
+
 use crate::base::MatrixMut;
 
 use super::Kernels;
-use super::simd::{Kernel, Vector, math};
+use super::simd::{Kernel, Vector, Words, math, positive_to_bf16};
 
 /// A block of columns of some rows of scores, and what is known of each row from the blocks before.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) rows: usize,
     pub(super) columns: usize,
-    /// Scores that become weights.
+    /// Scores that become weights, unless there is another place for those.
     pub(super) scores: *mut f32,
     pub(super) stride: usize,
+    /// Where the weights go in bf16, up to the next multiple of 16 columns with zeros behind the last; or null.
+    pub(super) rounded: *mut u16,
+    pub(super) rounded_stride: usize,
     /// The scale of the scores times log₂e.
     pub(super) scale: f32,
     /// Whether no block came before, so that nothing is known yet.
@@ -98,6 +103,36 @@ unsafe fn weigh<V: Vector>(scores: *mut f32, count: usize, scale: f32, greatest:
     }
 }
 
+/// Turns `count` scores into weights in bf16 and adds those up before they are rounded, as their errors then cancel.
+///
+/// # Safety
+/// The machine has the instructions, `count` scores can be read, and `rounded` is as [`Block`] says.
+#[inline(always)]
+unsafe fn weigh_rounded<V: Vector>(
+    scores: *const f32,
+    rounded: *mut u16,
+    count: usize,
+    scale: f32,
+    greatest: f32,
+) -> f32 {
+    // SAFETY: the caller's promise; `index` stays below `count`, and 16 is a multiple of the lanes.
+    unsafe {
+        let (scale, offset, lowest) = (V::splat(scale), V::splat(-greatest), V::splat(f32::NEG_INFINITY));
+        let mut sum = V::splat(0.0);
+        for index in (0..count.next_multiple_of(16)).step_by(V::LANES) {
+            let score = match count.checked_sub(index) {
+                Some(left) if left > 0 => V::load_up_to(scores.add(index), left, lowest),
+                _ => lowest,
+            };
+            let weight = math::exp2_coarse(score.mul_add(scale, offset));
+            // A weight that is no number makes the sum none, so that it may round to anything.
+            positive_to_bf16(weight).store_halves(rounded.add(index));
+            sum = sum + weight;
+        }
+        sum.sum()
+    }
+}
+
 /// Multiplies `count` floats.
 ///
 /// # Safety
@@ -127,7 +162,12 @@ impl Kernel for BlockKernel {
                 let (known, sum) = (&mut *this.greatest.add(row), &mut *this.sums.add(row));
                 let scaled = greatest::<V>(scores, this.columns) * this.scale;
                 let most = if this.first || scaled > *known { scaled } else { *known };
-                let weights = weigh::<V>(scores, this.columns, this.scale, most);
+                let weights = if this.rounded.is_null() {
+                    weigh::<V>(scores, this.columns, this.scale, most)
+                } else {
+                    let rounded = this.rounded.add(row * this.rounded_stride);
+                    weigh_rounded::<V>(scores, rounded, this.columns, this.scale, most)
+                };
                 if this.first {
                     *sum = weights;
                 } else {
@@ -206,6 +246,8 @@ impl Kernels {
                     columns,
                     scores,
                     stride: columns,
+                    rounded: null_mut(),
+                    rounded_stride: 0,
                     scale: scale * std::f32::consts::LOG2_E,
                     first: true,
                     greatest: &mut greatest,
