@@ -208,7 +208,6 @@ fn sentence_config(files: &Files, folder: &str) -> Result<Keys> {
             }
             keys.refuse("tokenizer_name_or_path", &[])?;
             keys.refuse("module_output_name", &[serde_json::Value::from("token_embeddings")])?;
-            keys.know(&["modality_config", "unpad_inputs"]);
             return Ok(keys);
         }
     }
@@ -223,7 +222,6 @@ fn library_config(files: &Files, declared: bool) -> Result<Keys> {
     }
     let keys = optional(files, name.to_owned())?;
     keys.refuse("model_type", &[serde_json::Value::from("SentenceTransformer")])?;
-    keys.know(&["__version__", "requirements"]);
     Ok(keys)
 }
 
@@ -280,7 +278,7 @@ impl Model {
         };
         let told = || report(tensors.taken_bytes());
         let encoder = Encoder::read(&config, architecture.layout, &tensors, team, domains, &told)?;
-        let chain = plan.chain(&files, encoder.shape().hidden, options.reading)?;
+        let chain = plan.chain(&files, encoder.shape().hidden, options.reading, domains)?;
         let sentence = match chain.declared {
             true => sentence_config(&files, &folder)?,
             false => Keys::empty("sentence_bert_config.json"),
