@@ -484,7 +484,9 @@ UFORM_API uform_status_t uform_executor_for_vram(
     size_t scratch_limit, size_t deferred_limit, uform_executor_t **executor_out, uform_error_t *error);
 
 /// Waits until every call submitted to the executor before has ended, then sets what its threads do whenever they are
-/// idle. A failure is one of the executor itself, never one of the calls. On the null executor it does nothing.
+/// idle. A failure is one of the executor itself, never one of the calls. On the null executor it does nothing. Callbacks
+/// that were registered for those calls are told by another thread, and the last of them may still run, or have yet to
+/// start, when it returns; only `uform_executor_free` waits for them.
 ///
 /// Thread safety: one thread at a time per executor; blocks.
 UFORM_API uform_status_t uform_executor_drain(
@@ -650,6 +652,10 @@ UFORM_API uform_status_t uform_model_describe(
 
 /// Says how many bytes an embedding call may need at most besides inputs, outputs and weights: `rows` texts of up to
 /// `tokens` tokens each, special ones included, on that executor with those options. Zero tokens are the model's limit.
+/// A megabyte or two a thread are for tokenizing. Not counted is what that takes more, hundreds of times their size, for
+/// texts above 2 KiB that cannot be cut at white space: single words, and all texts of models whose tokenizer is not of
+/// the kind of BERT's or RoBERTa's; nor what a tokenizer takes that makes texts longer, nor a copy of a text a thread
+/// where there is a prompt.
 ///
 /// Thread safety: any thread, while no other thread uses the executor.
 UFORM_API uform_status_t uform_model_plan(
@@ -814,7 +820,8 @@ UFORM_API uform_status_t uform_deferred_wait(
 UFORM_API uform_status_t uform_deferred_cancel(const uform_deferred_t *deferred, uform_error_t *error);
 
 /// Registers a callback for the end of the call; at once, on this thread, if it has ended. Each registration is
-/// told once, before `uform_executor_free` returns; the handle of the call may be gone by then.
+/// told once, before `uform_executor_free` returns; the handle of the call may be gone by then. Those who wait for the call,
+/// and `uform_executor_drain`, may return before it is told.
 ///
 /// Thread safety: one thread at a time per deferred call.
 UFORM_API uform_status_t uform_deferred_on_done(

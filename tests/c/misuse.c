@@ -138,6 +138,9 @@ static void loading(void) {
     FAILS(UFORM_STATUS_INVALID_ARGUMENT, uform_model_load_ram, "x", SIZE_MAX, NULL, NULL, &out);
     FAILS_SAYING(UFORM_STATUS_NOT_FOUND, "no/such/model", uform_model_load_ram, "no/such/model", 13, NULL, NULL, &out);
     FAILS(UFORM_STATUS_NOT_FOUND, uform_model_load_ram, "\xff\xfe", 2, NULL, NULL, &out);
+    FAILS_SAYING(
+        UFORM_STATUS_INVALID_ARGUMENT, "no zero byte, found one after 1 bytes", uform_model_load_ram, "a\0b", 3, NULL,
+        NULL, &out);
     CHECK(uform_model_load_ram("a\0b", 3, NULL, NULL, &out, NULL) != UFORM_STATUS_OK && out == NULL);
 
     longer_load_options_t options;
@@ -402,6 +405,31 @@ static void note(void *context, uform_status_t status, const uform_error_t *erro
     *(int32_t *)context = status == UFORM_STATUS_OK ? error == NULL : error->status == status;
 }
 
+static void count_warning(void *context, const char *message, size_t length) {
+    (void)message, (void)length;
+    ++*(int *)context;
+}
+
+/// A failed call that is freed, ended or not, is no reason for a warning.
+static void failed_calls_end_quietly(void) {
+    static float values[1024];
+    int warnings = 0;
+    uform_text_t one = text("a");
+    uform_matrix_t narrow = matrix(values, 1, dimensions - 1, UFORM_DTYPE_F32);
+    uform_executor_t *executor = NULL;
+    SUCCEEDS(uform_log_callback, count_warning, &warnings);
+    SUCCEEDS(uform_executor_for_ram, NULL, 0, 0, 2, 0, &executor);
+    for (int i = 0; i < 200; i++) {
+        uform_deferred_t *out = NULL;
+        SUCCEEDS(uform_embed_texts_deferred, model, i % 4 ? executor : NULL, &one, 1, NULL, &narrow, NULL, &out);
+        if (i % 2) CHECK(uform_deferred_wait(out, -1, NULL) == UFORM_STATUS_BUFFER_TOO_SMALL);
+        uform_deferred_free(out);
+    }
+    uform_executor_free(executor);
+    SUCCEEDS(uform_log_callback, NULL, NULL);
+    CHECK(warnings == 0);
+}
+
 static void deferred_calls(void) {
     static float values[1024];
     uform_text_t one = text("a");
@@ -540,6 +568,7 @@ int main(int count, char **arguments) {
     embedding_arguments();
     unaligned_memory();
     deferred_calls();
+    failed_calls_end_quietly();
     arenas();
     uform_model_free(model);
     return test_result("misuse");

@@ -75,9 +75,9 @@ fn memory_does_not_grow(model: &Model, texts: &[String]) {
     let second = resident();
     assert!(second as f64 <= 1.02 * first as f64, "resident bytes grew from {first} to {second}");
     let planned = model.plan(2, 64, 0, &EmbedOptions::default()).unwrap();
-    // The tokenizer library's own memory is not planned: some megabytes for the texts at hand.
+    // What the allocator keeps in its own hands is not planned.
     assert!(
-        first.saturating_sub(before) <= planned + (16 << 20),
+        first.saturating_sub(before) <= planned + (4 << 20),
         "{before} to {first} resident, planned {planned}"
     );
 }
@@ -101,8 +101,8 @@ fn plan_is_a_bound(model: &Model, threads: usize, rows: usize, tokens: usize, bu
     call(&["word".to_owned()]);
     call(&words[..1]);
     let scratch = call(&words);
-    // Each thread's memory may come in whole huge pages.
-    let bound = threads as u64 * (scratch * 3 / 2 + (2 << 20));
+    // Each thread's memory may come in whole huge pages, and 2 MiB are for the tokenizer.
+    let bound = threads as u64 * (scratch * 3 / 2 + (2 << 20) + (2 << 20));
     assert!(
         planned <= bound,
         "{threads} threads, {rows} rows of {tokens}: planned {planned} is far from {scratch}"

@@ -319,7 +319,7 @@ unsafe extern "C" {
     ) -> uform_status_t;
 }
 unsafe extern "C" {
-    #[doc = " Waits until every call submitted to the executor before has ended, then sets what its threads do whenever they are\n idle. A failure is one of the executor itself, never one of the calls. On the null executor it does nothing.\n\n Thread safety: one thread at a time per executor; blocks."]
+    #[doc = " Waits until every call submitted to the executor before has ended, then sets what its threads do whenever they are\n idle. A failure is one of the executor itself, never one of the calls. On the null executor it does nothing. Callbacks\n that were registered for those calls are told by another thread, and the last of them may still run, or have yet to\n start, when it returns; only `uform_executor_free` waits for them.\n\n Thread safety: one thread at a time per executor; blocks."]
     pub fn uform_executor_drain(
         executor: *mut uform_executor_t,
         mood: uform_mood_t,
@@ -480,7 +480,7 @@ unsafe extern "C" {
     ) -> uform_status_t;
 }
 unsafe extern "C" {
-    #[doc = " Says how many bytes an embedding call may need at most besides inputs, outputs and weights: `rows` texts of up to\n `tokens` tokens each, special ones included, on that executor with those options. Zero tokens are the model's limit.\n\n Thread safety: any thread, while no other thread uses the executor."]
+    #[doc = " Says how many bytes an embedding call may need at most besides inputs, outputs and weights: `rows` texts of up to\n `tokens` tokens each, special ones included, on that executor with those options. Zero tokens are the model's limit.\n A megabyte or two a thread are for tokenizing. Not counted is what that takes more, hundreds of times their size, for\n texts above 2 KiB that cannot be cut at white space: single words, and all texts of models whose tokenizer is not of\n the kind of BERT's or RoBERTa's; nor what a tokenizer takes that makes texts longer, nor a copy of a text a thread\n where there is a prompt.\n\n Thread safety: any thread, while no other thread uses the executor."]
     pub fn uform_model_plan(
         model: *const uform_model_t,
         executor: *const uform_executor_t,
@@ -627,7 +627,7 @@ unsafe extern "C" {
     ) -> uform_status_t;
 }
 unsafe extern "C" {
-    #[doc = " Registers a callback for the end of the call; at once, on this thread, if it has ended. Each registration is\n told once, before `uform_executor_free` returns; the handle of the call may be gone by then.\n\n Thread safety: one thread at a time per deferred call."]
+    #[doc = " Registers a callback for the end of the call; at once, on this thread, if it has ended. Each registration is\n told once, before `uform_executor_free` returns; the handle of the call may be gone by then. Those who wait for the call,\n and `uform_executor_drain`, may return before it is told.\n\n Thread safety: one thread at a time per deferred call."]
     pub fn uform_deferred_on_done(
         deferred: *const uform_deferred_t,
         callback: uform_deferred_callback_t,

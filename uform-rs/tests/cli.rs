@@ -280,7 +280,10 @@ fn bench_prints_a_row_for_every_number_of_threads() {
     for (row, threads) in figures.iter().zip([1.0, 2.0]) {
         assert!(row.len() == 6 && row[0] == threads && row.iter().all(|figure| *figure > 0.0), "{shown}");
     }
-    fails(&["bench", &model(), "--seconds=-1"], 2, &["--seconds"]);
+    for seconds in ["-1", "0", "nan", "4000"] {
+        let expected = "--seconds: expected more than 0 and at most 3600, found ";
+        fails(&["bench", &model(), &format!("--seconds={seconds}")], 2, &[expected]);
+    }
 }
 
 #[cfg(unix)]

@@ -83,7 +83,8 @@ pub unsafe extern "C" fn uform_deferred_cancel(
 }
 
 /// Registers a callback for the end of the call; at once, on this thread, if it has ended. Each registration is
-/// told once, before `uform_executor_free` returns; the handle of the call may be gone by then.
+/// told once, before `uform_executor_free` returns; the handle of the call may be gone by then. Those who wait for the call,
+/// and `uform_executor_drain`, may return before it is told.
 ///
 /// Thread safety: one thread at a time per deferred call.
 #[unsafe(no_mangle)]

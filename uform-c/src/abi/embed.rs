@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use crate::base::{Dtype, Result, Status, err};
+use crate::base::{Dtype, Error, Result, Status, err};
 use crate::executors::{Call, Context, on_calling_thread};
 use crate::models::{EmbedOptions, Length, Model, Normalize, Output, Prompt, Report, Role};
 
@@ -202,20 +202,21 @@ impl Job {
     fn compute(&self, context: &Context<'_>) -> Result<()> {
         let (texts, count) = self.texts.get();
         // SAFETY: `new` was promised that the texts live until the call has ended.
-        let texts: Vec<&[u8]> = unsafe { handle::slice(texts, count, "texts")? }
-            .iter()
-            .enumerate()
+        let given = unsafe { handle::slice(texts, count, "texts")? };
+        let mut texts: Vec<&[u8]> = room(count, "texts")?;
+        for (row, text) in given.iter().enumerate() {
             // SAFETY: as above.
-            .map(|(row, text)| unsafe { handle::bytes(text, format_args!("text {row}")) })
-            .collect::<Result<_>>()?;
+            texts.push(unsafe { handle::bytes(text, format_args!("text {row}"))? });
+        }
         let reports = self.reports.get();
         if reports.is_null() {
             return self
                 .options
                 .with(|options| self.model.embed_texts(context, &texts, options, self.output, None));
         }
-        let mut found =
-            vec![Report { status: Status::Ok, truncated: false, tokens_found: 0, tokens_kept: 0 }; count];
+        let nothing = Report { status: Status::Ok, truncated: false, tokens_found: 0, tokens_kept: 0 };
+        let mut found = room(count, "reports")?;
+        found.resize(count, nothing);
         self.options.with(|options| {
             self.model.embed_texts(context, &texts, options, self.output, Some(&mut found))
         })?;
@@ -230,6 +231,15 @@ impl Job {
             unsafe { reports.add(row).write_unaligned(report) };
         }
         Ok(())
+    }
+}
+
+/// An empty list with room for `count` elements; `OutOfMemory` where that cannot be had.
+fn room<T>(count: usize, name: &str) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    match list.try_reserve_exact(count) {
+        Ok(()) => Ok(list),
+        Err(_) => Err(Error::out_of_memory(name, count as u128 * size_of::<T>() as u128)),
     }
 }
 

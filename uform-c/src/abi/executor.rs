@@ -158,7 +158,9 @@ pub unsafe extern "C" fn uform_executor_for_vram(
 }
 
 /// Waits until every call submitted to the executor before has ended, then sets what its threads do whenever they are
-/// idle. A failure is one of the executor itself, never one of the calls. On the null executor it does nothing.
+/// idle. A failure is one of the executor itself, never one of the calls. On the null executor it does nothing. Callbacks
+/// that were registered for those calls are told by another thread, and the last of them may still run, or have yet to
+/// start, when it returns; only `uform_executor_free` waits for them.
 ///
 /// Thread safety: one thread at a time per executor; blocks.
 #[unsafe(no_mangle)]

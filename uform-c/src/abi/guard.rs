@@ -41,7 +41,8 @@ pub(super) unsafe fn fill(error: *mut uform_error_t, failure: &Error) {
 
 /// The record of a failure, its sentence cut at a character boundary.
 pub(super) fn record(failure: &Error) -> uform_error_t {
-    let text = &failure.message[..failure.message.floor_char_boundary(UFORM_ERROR_MESSAGE_CAPACITY - 1)];
+    let text = failure.sentence();
+    let text = &text[..text.floor_char_boundary(UFORM_ERROR_MESSAGE_CAPACITY - 1)];
     let mut message = [0; UFORM_ERROR_MESSAGE_CAPACITY];
     for (to, from) in message.iter_mut().zip(text.bytes()) {
         *to = from as std::ffi::c_char;

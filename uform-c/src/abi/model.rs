@@ -224,6 +224,9 @@ unsafe fn path_of(text: &uform_text_t) -> Result<&Path> {
     if bytes.is_empty() {
         return err!(InvalidArgument, "path is empty");
     }
+    if let Some(place) = bytes.iter().position(|byte| *byte == 0) {
+        return err!(InvalidArgument, "path: expected no zero byte, found one after {place} bytes");
+    }
     #[cfg(unix)]
     {
         use std::os::unix::ffi::OsStrExt;
@@ -344,6 +347,10 @@ pub unsafe extern "C" fn uform_model_describe(
 
 /// Says how many bytes an embedding call may need at most besides inputs, outputs and weights: `rows` texts of up to
 /// `tokens` tokens each, special ones included, on that executor with those options. Zero tokens are the model's limit.
+/// A megabyte or two a thread are for tokenizing. Not counted is what that takes more, hundreds of times their size, for
+/// texts above 2 KiB that cannot be cut at white space: single words, and all texts of models whose tokenizer is not of
+/// the kind of BERT's or RoBERTa's; nor what a tokenizer takes that makes texts longer, nor a copy of a text a thread
+/// where there is a prompt.
 ///
 /// Thread safety: any thread, while no other thread uses the executor.
 #[unsafe(no_mangle)]

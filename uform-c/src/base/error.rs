@@ -1,6 +1,6 @@
 //! The one error type of the engine: a status that programs act on and a sentence that people read.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// Why a call did not succeed, numbered as the C ABI numbers it. The numbers are append-only: 1 to 99 are mistakes
 /// of the caller, 100 to 199 troubles of the environment, 200 to 299 states of a call or handle, 900 is a defect of ours.
@@ -61,11 +61,32 @@ impl Error {
     pub fn new(status: Status, message: impl Into<String>) -> Self {
         Self { status, message: message.into() }
     }
+
+    /// `OutOfMemory` for want of `bytes` for `what`. Making it does not end the process where there is no memory for its
+    /// sentence either: that is then empty, and [`sentence`](Self::sentence) has another.
+    pub fn out_of_memory(what: &str, bytes: u128) -> Self {
+        /// Characters beside `what`: those of the sentence and of the longest number.
+        const REST: usize = 128;
+        let mut message = String::new();
+        if message.try_reserve_exact(what.len() + REST).is_ok() {
+            // There is room, and writing to a text does not fail.
+            let _ = write!(message, "{what}: expected {bytes} bytes of memory, found fewer");
+        }
+        Self { status: Status::OutOfMemory, message }
+    }
+
+    /// What people read, never empty.
+    pub fn sentence(&self) -> &str {
+        match &self.message[..] {
+            "" => "there is no memory, not even for a sentence about it",
+            message => message,
+        }
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
+        formatter.write_str(self.sentence())
     }
 }
 

@@ -39,18 +39,6 @@ pub(super) struct Shape {
     pub(super) epsilon: f32,
 }
 
-/// Keys that cannot change a vector at inference: training, bookkeeping, heads that are not run, generation of text.
-#[rustfmt::skip]
-const HARMLESS: &[&str] = &[
-    "_name_or_path", "attention_probs_dropout_prob", "attention_dropout", "dropout", "hidden_dropout_prob", "bos_token_id",
-    "classifier_dropout", "directionality", "dtype", "eos_token_id", "gradient_checkpointing", "id2label", "initializer_range",
-    "label2id", "layer_norm_eps", "num_labels", "output_attentions", "output_hidden_states", "output_past", "pad_token_id",
-    "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
-    "problem_type", "qa_dropout", "return_dict", "seq_classif_dropout", "sep_token_id", "sinusoidal_pos_embds",
-    "tie_word_embeddings", "torch_dtype", "torchscript", "transformers_version", "use_cache",
-    "chunk_size_feed_forward",
-];
-
 impl Shape {
     /// Reads the configuration in the spelling of `layout`.
     pub(super) fn read(config: &Keys, layout: &Layout) -> Result<Self> {
@@ -82,7 +70,6 @@ impl Shape {
             activation: activation(config, layout.activation_key)?,
             epsilon: epsilon(config, layout)?,
         };
-        config.know(HARMLESS);
         if shape.longest() == 0 {
             let rows = shape.position_rows;
             return err!(

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::base::{Error, Matrix, MatrixMut, Result, Status, err};
 use crate::executors::Context;
+use crate::system::pages;
 
 use super::bert::{Ragged, scratch_bytes};
 use super::blocks::{Schedule, schedule};
@@ -13,7 +14,7 @@ use super::model::Model;
 use super::output::Output;
 use super::prompts::{Prompt, Role};
 use super::text::{Row, Rule, tokenize};
-use super::tokenizer::{Token, utf8};
+use super::tokenizer::{self, Check, Token, utf8};
 
 /// Tokens of a block where the caller names no budget: enough for the weights to be read once for many rows, few
 /// enough for the activations of a layer to stay in the cache.
@@ -25,6 +26,15 @@ const ROWS_IN_A_WINDOW: usize = 4096;
 
 /// Memory of this size and above comes in multiples of it, as huge pages do.
 const HUGE_PAGE: u128 = 2 << 20;
+
+/// Bytes of the number and the type of a token.
+const IDS: u128 = 2 * size_of::<u32>() as u128;
+
+/// Bytes of a row of that many tokens at most: it is in a part of the texts, in the list of all, in the schedule and in a
+/// block, where its tokens stand once more.
+fn a_row(tokens: usize) -> u128 {
+    (3 * size_of::<Row>() + 16 * size_of::<usize>()) as u128 + IDS * tokens as u128
+}
 
 /// Whether the vectors have length one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -171,7 +181,7 @@ impl Model {
         output: Output,
         mut reports: Option<&mut [Report]>,
     ) -> Result<()> {
-        let job = self.job(options)?;
+        let job = self.job(options, &|| context.cancel.check())?;
         output.check(texts.len(), job.choice.dimensions)?;
         if let Some(reports) = &reports
             && reports.len() != texts.len()
@@ -201,6 +211,7 @@ impl Model {
         reports: Option<&mut [Report]>,
     ) -> Result<()> {
         let shape = self.encoder.shape();
+        pages::probe(self.lists(context, job, window.texts), "tokens of the texts")?;
         let told = || window.tell(0);
         let mut rows = tokenize(context, &self.tokenizer, shape, &job.rule, window.texts, &told)?;
         if reports.is_none() {
@@ -222,7 +233,7 @@ impl Model {
         }
     }
 
-    fn job<'o>(&'o self, options: &EmbedOptions<'o>) -> Result<Job<'o>> {
+    fn job<'o>(&'o self, options: &EmbedOptions<'o>, check: Check) -> Result<Job<'o>> {
         let prompt = self.prompts.find(options.role, options.prompt)?;
         let limit = self.effective_limit(options)?;
         let scale = match options.output_scale {
@@ -230,17 +241,22 @@ impl Model {
             scale if scale.is_finite() && scale > 0.0 => scale,
             scale => return err!(InvalidArgument, "output scale: expected a number above 0, found {scale}"),
         };
+        if !prompt.is_empty() {
+            let tokens = self.tokenizer.most_tokens(prompt.len()).min(limit);
+            pages::probe(tokenizer::room(prompt.len()) + a_row(tokens), "tokens of the prompt")?;
+        }
         let skipped = match self.finish.pooling.include_prompt || prompt.is_empty() {
             true => 0,
-            false => self.tokenizer.prompt_tokens(prompt, limit)?,
+            false => self.tokenizer.prompt_tokens(prompt, limit, check)?,
         };
         let normalize = match options.normalize {
             Normalize::Model => None,
             Normalize::Yes => Some(true),
             Normalize::No => Some(false),
         };
+        let opening = self.tokenizer.opening(prompt, limit, check)?;
         Ok(Job {
-            rule: Rule { prompt, limit, refuse: options.length == Length::Refuse },
+            rule: Rule { opening, limit, refuse: options.length == Length::Refuse },
             choice: Choice { dimensions: self.dimensions(options.dimensions)?, normalize, skipped },
             budget: if options.token_budget == 0 { TOKENS_IN_A_BLOCK } else { options.token_budget },
             scale,
@@ -286,10 +302,13 @@ impl Model {
     }
 
     /// Bytes that a call over `rows` texts of at most `tokens` tokens each (zero: the limit) needs at the same time on
-    /// that many threads, beside the weights, the output and what the tokenizer library takes for the texts at hand:
-    /// an upper bound.
+    /// that many threads, beside the weights and the output: an upper bound.
+    ///
+    /// It counts what the tokenizer library takes for a piece of a text on each thread. It leaves out what that takes more
+    /// for texts that `pieces.rs` cannot cut, hundreds of times their size above some kilobytes; what tokenizers take more
+    /// whose own steps make texts longer; and copies of texts, one a thread, behind a prompt.
     pub fn plan(&self, threads: usize, rows: usize, tokens: usize, options: &EmbedOptions) -> Result<u64> {
-        let job = self.job(options)?;
+        let job = self.job(options, &|| Ok(()))?;
         let longest = if tokens == 0 { job.rule.limit } else { tokens.min(job.rule.limit) };
         let window = rows.min(ROWS_IN_A_WINDOW);
         let tokens = job.budget.max(longest).min(longest.saturating_mul(window));
@@ -297,20 +316,31 @@ impl Model {
             small if small < HUGE_PAGE => small,
             large => large.next_multiple_of(HUGE_PAGE),
         };
-        // Numbers and types of the tokens of a block stand behind one another once more.
-        let ids = 2 * size_of::<u32>() as u128;
-        let a_thread = scratch + ids * tokens as u128;
-        // A row is in a part of the texts, in the list of all, in the schedule and in a block.
-        let a_row = (3 * size_of::<Row>() + 16 * size_of::<usize>()) as u128 + ids * longest as u128;
+        let a_thread = scratch + IDS * tokens as u128 + tokenizer::memory(usize::MAX);
         // The caller's lists of texts and reports are made for all rows.
         let lists = (size_of::<&[u8]>() + size_of::<Report>()) as u128;
-        let bytes = threads.max(1) as u128 * a_thread + window as u128 * a_row + rows as u128 * lists;
+        let bytes = threads.max(1) as u128 * a_thread
+            + window as u128 * a_row(longest)
+            + rows as u128 * lists
+            + IDS * job.rule.limit as u128;
         match u64::try_from(bytes) {
             Ok(bytes) => Ok(bytes),
             Err(_) => {
                 err!(InvalidArgument, "{rows} rows on {threads} threads: expected fewer than 2^64 bytes")
             }
         }
+    }
+
+    /// Bytes for the tokens of these texts, beside scratch, while they are tokenized and computed: an upper bound, apart
+    /// from what [`plan`](Self::plan) leaves out.
+    fn lists(&self, context: &Context, job: &Job, texts: &[&[u8]]) -> u128 {
+        let opening = job.rule.opening.bytes();
+        let most = |text: &&[u8]| self.tokenizer.most_tokens(opening + text.len()).min(job.rule.limit);
+        let rows: u128 = texts.iter().map(|text| a_row(most(text))).sum();
+        let longest = texts.iter().map(|text| opening + text.len()).max().unwrap_or(0);
+        let tokens = job.budget.max(job.rule.limit).min(texts.iter().map(most).sum());
+        let a_thread = IDS * tokens as u128 + tokenizer::room(longest) + longest as u128;
+        rows + context.team.threads().min(texts.len()) as u128 * a_thread
     }
 
     /// Bytes of scratch that a block of `rows` texts takes on the thread that computes it: an upper bound.
@@ -320,7 +350,7 @@ impl Model {
     }
 
     /// Makes every scratch as large as the blocks of a call need, at one stroke: grown loan by loan it would take several
-    /// pieces of memory, and more than was planned.
+    /// pieces of memory, and more than was planned. Sees to it that there is memory for the tokens of blocks beside it.
     fn reserve(&self, context: &Context, schedule: &Schedule, rows: &[Row]) -> Result<()> {
         let (mut most, mut most_tokens, mut longest) = (0, 0, 0);
         for block in &schedule.blocks {
@@ -339,7 +369,8 @@ impl Model {
             // What no address space holds, the scratch refuses.
             drop(scratch.take::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX))?);
         }
-        Ok(())
+        // Scratch may have taken what was there for them when the texts were tokenized.
+        pages::probe(IDS * most_tokens as u128 * context.scratch.len() as u128, "tokens of the blocks")
     }
 
     /// Computes the rows that have tokens, and answers those that failed on the way.

@@ -1,7 +1,8 @@
 //! Layer 5: models from files to vectors.
 //!
 //! `source` and `hub` find files, `json` and `tensors` read them, `config`, `modules`, `prompts` and `limit` say what
-//! they mean, `tokenizer_file` bounds what a tokenizer may ask for, `tokenizer` and `text` make token ids, `bert` is an
+//! they mean, `tokenizer_file` bounds what a tokenizer may ask for, `pieces` cuts long texts, `tokenizer` and `text` make token
+//! ids, `bert` is an
 //! architecture and `registry` lists them, `blocks` cuts rows into blocks, `embed` gives those to threads, `finish` and
 //! `output` turn tokens into the caller's rows.
 
@@ -16,6 +17,7 @@ mod limit;
 mod model;
 mod modules;
 mod output;
+mod pieces;
 mod prompts;
 mod registry;
 mod source;

@@ -219,7 +219,6 @@ fn sentence_config(files: &Files, folder: &str) -> Result<Keys> {
             }
             keys.refuse("tokenizer_name_or_path", &[])?;
             keys.refuse("module_output_name", &[serde_json::Value::from("token_embeddings")])?;
-            keys.know(&["modality_config", "unpad_inputs"]);
             return Ok(keys);
         }
     }
@@ -234,7 +233,6 @@ fn library_config(files: &Files, declared: bool) -> Result<Keys> {
     }
     let keys = optional(files, name.to_owned())?;
     keys.refuse("model_type", &[serde_json::Value::from("SentenceTransformer")])?;
-    keys.know(&["__version__", "requirements"]);
     Ok(keys)
 }
 
@@ -298,7 +296,7 @@ impl Model {
         let told = || report(tensors.taken_bytes());
         let dtype = options.dtype(tensors.stored_dtype(), class)?;
         let encoder = Encoder::read(&config, architecture.layout, &tensors, dtype, team, domains, &told)?;
-        let chain = plan.chain(&files, encoder.shape().hidden, options.reading)?;
+        let chain = plan.chain(&files, encoder.shape().hidden, options.reading, domains)?;
         let sentence = match chain.declared {
             true => sentence_config(&files, &folder)?,
             false => Keys::empty("sentence_bert_config.json"),

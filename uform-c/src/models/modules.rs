@@ -1,8 +1,10 @@
 //! What follows the transformer: the chain of `modules.json` as sentence-transformers runs it.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use crate::base::{Dtype, Matrix, Result, err};
+use crate::base::{Dtype, Error, Matrix, Result, err};
 use crate::kernels::activation::Activation;
 use crate::ops::linear::Linear;
 use crate::ops::pool::Pooling;
@@ -73,18 +75,26 @@ struct Module {
 /// Where the transformer is, before its sizes are known.
 pub(super) struct Plan {
     modules: Option<Vec<Module>>,
+    /// Keys of `modules.json` that nobody read.
+    unread: Vec<String>,
 }
 
 impl Plan {
     /// Reads `modules.json`, or nothing where there is none.
     pub(super) fn read(files: &Files) -> Result<Self> {
-        let Some(bytes) = files.text("modules.json")? else { return Ok(Self { modules: None }) };
+        let Some(bytes) = files.text("modules.json")? else {
+            return Ok(Self { modules: None, unread: vec![] });
+        };
         let Value::Array(entries) = json::parse("modules.json", &bytes)? else {
             return err!(CorruptData, "modules.json: expected a list of modules");
         };
-        let modules = entries.into_iter().map(module).collect::<Result<Vec<_>>>()?;
+        let mut unread = BTreeSet::new();
+        let modules =
+            entries.into_iter().map(|entry| module(entry, &mut unread)).collect::<Result<Vec<_>>>()?;
         match modules.iter().map(|module| module.kind.as_str()).take(2).collect::<Vec<_>>()[..] {
-            ["Transformer", "Pooling"] => Ok(Self { modules: Some(modules) }),
+            ["Transformer", "Pooling"] => {
+                Ok(Self { modules: Some(modules), unread: unread.into_iter().collect() })
+            }
             ref found => {
                 err!(Unsupported, "modules.json: expected Transformer, then Pooling, found {found:?}")
             }
@@ -97,14 +107,28 @@ impl Plan {
     }
 
     /// Reads the rest, for a transformer whose tokens have `hidden` elements.
-    pub(super) fn chain(self, files: &Files, hidden: usize, reading: Reading) -> Result<Chain> {
+    /// Matrices are spread over those memory domains.
+    pub(super) fn chain(
+        self,
+        files: &Files,
+        hidden: usize,
+        reading: Reading,
+        domains: &[i32],
+    ) -> Result<Chain> {
         let Some(modules) = self.modules else {
             // Without modules.json, sentence-transformers takes the mean of an encoder's tokens.
             let pooling = PoolingRule { modes: vec![Pooling::Mean], include_prompt: true };
             return Ok(Chain { declared: false, pooling, steps: vec![], parameters: 0, unread: vec![] });
         };
-        let mut reader =
-            StepReader { files, reading, dimensions: 0, steps: vec![], parameters: 0, unread: vec![] };
+        let mut reader = StepReader {
+            files,
+            reading,
+            domains,
+            dimensions: 0,
+            steps: vec![],
+            parameters: 0,
+            unread: self.unread,
+        };
         let pooling = read_pooling(files, &modules[1].folder, hidden, &mut reader.unread)?;
         reader.dimensions = hidden * pooling.modes.len();
         for module in &modules[2..] {
@@ -127,7 +151,7 @@ const PACKAGES: &[&str] = &[
     "sentence_transformers.sentence_transformer.modules.",
 ];
 
-fn module(entry: Value) -> Result<Module> {
+fn module(entry: Value, unread: &mut BTreeSet<String>) -> Result<Module> {
     let keys = Keys::of("modules.json", entry)?;
     let Some(kind) = keys.text("type")? else {
         return err!(CorruptData, "modules.json: type: expected a name, found none");
@@ -136,6 +160,7 @@ fn module(entry: Value) -> Result<Module> {
         return err!(CorruptData, "modules.json: path: expected a folder, found none");
     };
     keys.refuse("kwargs", &[])?;
+    unread.extend(keys.unread());
     let rest = PACKAGES.iter().find_map(|package| kind.strip_prefix(package));
     // `models.Pooling` and `models.pooling.Pooling` are the same class.
     let class = rest.and_then(|rest| rest.rsplit('.').next().filter(|_| rest.split('.').count() <= 2));
@@ -148,7 +173,8 @@ fn module(entry: Value) -> Result<Module> {
     let folder = match path.trim_end_matches('/') {
         "" => String::new(),
         path => {
-            inside(path)?;
+            let named = |error: Error| Error::new(error.status, format!("modules.json: path: {error}"));
+            inside(path).map_err(named)?;
             format!("{path}/")
         }
     };
@@ -247,6 +273,7 @@ fn refuse_other_entries(keys: &Keys) -> Result<()> {
 struct StepReader<'f, 'a> {
     files: &'f Files<'a>,
     reading: Reading,
+    domains: &'f [i32],
     /// Elements of a vector at this place of the chain.
     dimensions: usize,
     steps: Vec<Step>,
@@ -271,14 +298,10 @@ impl StepReader<'_, '_> {
     fn dense(&mut self, folder: &str) -> Result<Step> {
         let keys = required(self.files, &format!("{folder}config.json"))?;
         let (file, expected) = (keys.file(), self.dimensions);
-        let inputs = keys.size("in_features", 0, LARGEST_DIMENSIONS)?;
-        let outputs = keys.size("out_features", 0, LARGEST_DIMENSIONS)?;
-        if inputs != expected || outputs == 0 {
-            let found = format!("{inputs} and {outputs}");
-            return err!(
-                CorruptData,
-                "{file}: in_features and out_features: expected {expected} and any, found {found}"
-            );
+        let inputs = required_size(&keys, "in_features")?;
+        let outputs = required_size(&keys, "out_features")?;
+        if inputs != expected {
+            return err!(CorruptData, "{file}: in_features: expected {expected}, found {inputs}");
         }
         let activation = dense_activation(&keys)?;
         refuse_other_entries(&keys)?;
@@ -286,17 +309,18 @@ impl StepReader<'_, '_> {
         let tensors = Tensors::open(self.files, folder, self.reading)?;
         let weight = tensors.matrix("linear.weight", outputs, inputs)?;
         let bias = if with_bias { Some(tensors.vector("linear.bias", outputs)?) } else { None };
-        let linear = Linear::new(Dtype::F32, Matrix::dense(&weight, outputs, inputs), bias.as_deref())?;
+        let linear = Linear::stack_in(
+            Dtype::F32,
+            &[(Matrix::dense(&weight, outputs, inputs), bias.as_deref())],
+            self.domains,
+        )?;
         let residual = match with_residual {
             false => Residual::None,
             true if inputs == outputs => Residual::Input,
             true => {
                 let weight = tensors.matrix("residual.weight", outputs, inputs)?;
-                Residual::Projected(Box::new(Linear::new(
-                    Dtype::F32,
-                    Matrix::dense(&weight, outputs, inputs),
-                    None,
-                )?))
+                let layers = [(Matrix::dense(&weight, outputs, inputs), None)];
+                Residual::Projected(Box::new(Linear::stack_in(Dtype::F32, &layers, self.domains)?))
             }
         };
         self.dimensions = outputs;
@@ -307,7 +331,7 @@ impl StepReader<'_, '_> {
 
     fn layer_norm(&mut self, folder: &str) -> Result<Step> {
         let keys = required(self.files, &format!("{folder}config.json"))?;
-        let (declared, dimensions) = (keys.size("dimension", 0, LARGEST_DIMENSIONS)?, self.dimensions);
+        let (declared, dimensions) = (required_size(&keys, "dimension")?, self.dimensions);
         if declared != dimensions {
             return err!(CorruptData, "{}: dimension: expected {dimensions}, found {declared}", keys.file());
         }
@@ -330,6 +354,14 @@ impl StepReader<'_, '_> {
             self.unread.extend(keys.unread());
         }
         Ok(Step::Normalize)
+    }
+}
+
+/// A size that the file has to name.
+fn required_size(keys: &Keys, key: &str) -> Result<usize> {
+    match keys.size(key, 0, LARGEST_DIMENSIONS)? {
+        0 => err!(CorruptData, "{}: {key}: expected a number from 1 up, found none", keys.file()),
+        size => Ok(size),
     }
 }
 
@@ -407,6 +439,46 @@ mod tests {
             (listed(&[transformer, ("sentence_transformers.models.Pooling", "/etc")]), Status::CorruptData),
         ] {
             assert_eq!(plan(&modules).err().map(|error| error.status), Some(status), "{modules}");
+        }
+    }
+
+    #[test]
+    fn a_folder_outside_is_named_with_its_file_and_key() {
+        let modules = listed(&[
+            ("sentence_transformers.models.Transformer", ""),
+            ("sentence_transformers.models.Pooling", "/etc"),
+        ]);
+        assert_eq!(
+            plan(&modules).err().unwrap().message,
+            r#"modules.json: path: expected a path inside the model's directory, found "/etc""#
+        );
+    }
+
+    #[test]
+    fn sizes_that_are_missing_are_named() {
+        let chain = |kind: &str, config: &str| {
+            let modules = listed(&[
+                ("sentence_transformers.models.Transformer", ""),
+                ("sentence_transformers.models.Pooling", "1_Pooling"),
+                (&format!("sentence_transformers.models.{kind}"), "2_Step"),
+            ]);
+            let files = [
+                ("modules.json", modules.as_bytes()),
+                ("1_Pooling/config.json", b"{}"),
+                ("2_Step/config.json", config.as_bytes()),
+            ];
+            let files = Files::find(Source::Files(&files))?;
+            Plan::read(&files)?.chain(&files, 8, Reading::Sequential, &[])
+        };
+        for (kind, config, expected) in [
+            ("Dense", "{}", "in_features: expected a number from 1 up, found none"),
+            ("Dense", r#"{"in_features": 8}"#, "out_features: expected a number from 1 up, found none"),
+            ("Dense", r#"{"in_features": 9, "out_features": 4}"#, "in_features: expected 8, found 9"),
+            ("LayerNorm", "{}", "dimension: expected a number from 1 up, found none"),
+        ] {
+            let error = chain(kind, config).err().unwrap();
+            assert_eq!(error.status, Status::CorruptData);
+            assert_eq!(error.message, format!("2_Step/config.json: {expected}"));
         }
     }
 

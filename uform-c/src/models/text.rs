@@ -7,7 +7,7 @@ use crate::base::{Error, Result, Status};
 use crate::executors::Context;
 
 use super::config::Shape;
-use super::tokenizer::{Tokenizer, Tokens, utf8};
+use super::tokenizer::{Check, Opening, Tokenizer, Tokens, utf8};
 
 /// Texts that one thread takes at a time, and bytes after which it takes no more.
 const TEXTS_AT_A_TIME: usize = 16;
@@ -21,15 +21,16 @@ pub(super) struct Row {
 
 /// What is done with every text of a call.
 pub(super) struct Rule<'p> {
-    pub(super) prompt: &'p str,
+    /// The prompt.
+    pub(super) opening: Opening<'p>,
     /// The most tokens of a text.
     pub(super) limit: usize,
     /// Whether a longer text is an error or is cut.
     pub(super) refuse: bool,
 }
 
-/// The tokens of every text, in the order of the texts. `progress` is called now and then on the calling thread, and an
-/// error of its ends the work.
+/// The tokens of every text, in the order of the texts. `progress` is called now and then on the calling thread, between
+/// texts and between the pieces of long ones, and an error of its ends the work.
 pub(super) fn tokenize(
     context: &Context,
     tokenizer: &Tokenizer,
@@ -42,19 +43,26 @@ pub(super) fn tokenize(
     let rows: Vec<Mutex<Vec<Row>>> = parts.iter().map(|_| Mutex::default()).collect();
     let (stopped, fault) = (AtomicBool::new(false), Mutex::new(None));
     context.team.run(parts.len(), &|thread, part| {
+        // No row is done yet, but whoever watches the progress may want to stop here as well.
+        let check = || {
+            let told = if thread == context.thread { progress() } else { Ok(()) };
+            context.cancel.check().and(told)
+        };
+        let work = || {
+            check()?;
+            let (begin, end) = parts[part];
+            texts[begin..end].iter().map(|text| row(tokenizer, shape, rule, text, &check)).collect()
+        };
         if stopped.load(Ordering::Relaxed) {
             return;
         }
-        // No row is done yet, but whoever watches the progress may want to stop here as well.
-        let told = if thread == context.thread { progress() } else { Ok(()) };
-        if let Err(error) = context.cancel.check().and(told) {
-            stopped.store(true, Ordering::Relaxed);
-            fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
-            return;
+        match work() {
+            Ok(found) => *rows[part].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = found,
+            Err(error) => {
+                stopped.store(true, Ordering::Relaxed);
+                fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
+            }
         }
-        let (begin, end) = parts[part];
-        let found = texts[begin..end].iter().map(|text| row(tokenizer, shape, rule, text)).collect();
-        *rows[part].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = found;
     })?;
     match fault.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
         Some(error) => Err(error),
@@ -79,22 +87,20 @@ fn split(texts: &[&[u8]]) -> Vec<(usize, usize)> {
     parts
 }
 
-fn row(tokenizer: &Tokenizer, shape: &Shape, rule: &Rule, text: &[u8]) -> Row {
-    let tokens = utf8(text).and_then(|text| match rule.prompt {
-        "" => tokenizer.tokens(text, rule.limit),
-        prompt => tokenizer.tokens(&format!("{prompt}{text}"), rule.limit),
-    });
-    match tokens {
+/// One row, which says itself why it has no tokens; an error ends the whole call.
+fn row(tokenizer: &Tokenizer, shape: &Shape, rule: &Rule, text: &[u8], check: Check) -> Result<Row> {
+    match utf8(text).and_then(|text| tokenizer.tokens(&rule.opening, text, rule.limit, check)) {
         Ok(tokens) => {
-            let error = check(shape, rule, &tokens).err();
-            Row { tokens, error }
+            let error = fits(shape, rule, &tokens).err();
+            Ok(Row { tokens, error })
         }
-        Err(error) => Row { tokens: Tokens::default(), error: Some(error) },
+        Err(error) if matches!(error.status, Status::Cancelled | Status::OutOfMemory) => Err(error),
+        Err(error) => Ok(Row { tokens: Tokens::default(), error: Some(error) }),
     }
 }
 
 /// Whether the model can be given these tokens.
-fn check(shape: &Shape, rule: &Rule, tokens: &Tokens) -> Result<()> {
+fn fits(shape: &Shape, rule: &Rule, tokens: &Tokens) -> Result<()> {
     let error = |status, message: String| Err(Error::new(status, message));
     if rule.refuse && tokens.found > rule.limit {
         let message = format!("expected at most {} tokens, found {}", rule.limit, tokens.found);

@@ -7,18 +7,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokenizers::normalizers::{BertNormalizer, Lowercase, NormalizerWrapper, Sequence};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::{Encoding, PostProcessor, Tokenizer as Library, TruncationDirection};
+use tokenizers::tokenizer::pre_tokenizer::OffsetType;
+use tokenizers::{Encoding, Model, PostProcessor, PreTokenizer, Tokenizer as Library, TruncationDirection};
 
 use crate::base::{Error, Result, Status, err};
+use crate::system::pages;
 
 use super::json::Keys;
 use super::limit::Limit;
+use super::pieces::{Cuts, Gathered, PIECE};
 use super::tokenizer_file;
+
+/// Bytes that the library takes for a byte of the text that it is given: it keeps copies, places and lists of every word,
+/// and a word may be one byte. A bound for the tokenizers of BERT and of RoBERTa, found by measuring texts of the worst
+/// kinds (`tests/tokenizing.rs`); one whose steps make texts longer may take more.
+const BYTES_FOR_A_BYTE: u128 = 640;
+
+/// How many times that much is asked for before texts are tokenized: allocators lose room between pieces of many sizes, the
+/// more so where several threads share a heap. Found by calls under limits of address space.
+const ROOM_TO_MOVE: u128 = 4;
+
+/// How many times as long the forms of Unicode make a text in UTF-8 at most (U+FDFA under NFKC and NFKD, Unicode Standard
+/// Annex 15).
+const MOST_OF_FORMS: u128 = 11;
 
 /// The tokenizer of one model.
 pub(super) struct Tokenizer {
     library: Library,
-    side: TruncationDirection,
+    pub(super) cuts: Cuts,
+    /// How many times as long as a text its longest form on the way may be, rounded up, the forms of Unicode aside.
+    growth: u128,
+    pub(super) side: TruncationDirection,
     /// Special tokens that are put around a text.
     around: usize,
     /// The most tokens that a text gets, the special ones among them.
@@ -36,6 +55,24 @@ pub(super) struct Tokens {
     /// Tokens before the text was cut to the limit.
     pub(super) found: usize,
 }
+
+/// What stands before every text of a call.
+pub(super) struct Opening<'p> {
+    /// The tokens of its beginning, which no text changes.
+    tokens: Gathered,
+    /// What has to be tokenized together with each text.
+    rest: &'p str,
+}
+
+impl Opening<'_> {
+    /// Bytes of text that are tokenized, or have been, for a text behind it.
+    pub(super) fn bytes(&self) -> usize {
+        self.rest.len() + self.tokens.tokens.len()
+    }
+}
+
+/// Asked between the pieces of a long text; an error of its ends the work.
+pub(super) type Check<'c> = &'c dyn Fn() -> Result<()>;
 
 /// One token of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +102,21 @@ pub(super) struct Settings<'k> {
     pub(super) token_types: bool,
 }
 
+/// Bytes that the library takes on one thread for a text of that many bytes, if that can be cut where it is longer than a
+/// piece.
+pub(super) fn memory(bytes: usize) -> u128 {
+    memory_of_piece(bytes.min(PIECE))
+}
+
+/// What has to be there before a text of that many bytes is tokenized.
+pub(super) fn room(bytes: usize) -> u128 {
+    ROOM_TO_MOVE * memory(bytes)
+}
+
+fn memory_of_piece(bytes: usize) -> u128 {
+    bytes as u128 * BYTES_FOR_A_BYTE
+}
+
 /// The tokenizer library may panic over files that contradict themselves; here that is an error.
 pub(super) fn guarded<T>(what: &str, body: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -77,6 +129,7 @@ pub(super) fn guarded<T>(what: &str, body: impl FnOnce() -> tokenizers::Result<T
 impl Tokenizer {
     /// Reads `tokenizer.json`, named `file` in messages.
     pub(super) fn read(file: &str, bytes: &[u8], settings: &Settings) -> Result<Self> {
+        tokenizer_file::check_depth(file, bytes)?;
         let mut library = guarded(file, || Library::from_bytes(bytes))?;
         let config = settings.config;
         let shipped_side = library.get_truncation().map(|truncation| truncation.direction);
@@ -103,10 +156,10 @@ impl Tokenizer {
         }
         library.set_encode_special_tokens(config.flag("split_special_tokens", false)?);
         check_added_tokens(&library, config)?;
-        config.know(HARMLESS);
         let around = library.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
-        tokenizer_file::check(&mut library, file, around)?;
-        Ok(Self { library, side, around, limit: usize::MAX, token_types: settings.token_types })
+        let growth = tokenizer_file::check(&mut library, file, around)?.ceil() as u128;
+        let (cuts, limit) = (Cuts::of(&library, file)?, usize::MAX);
+        Ok(Self { library, cuts, growth, side, around, limit, token_types: settings.token_types })
     }
 
     /// Sets the limit, which has to leave room for the special tokens.
@@ -129,24 +182,94 @@ impl Tokenizer {
         self.around
     }
 
-    /// The tokens of `text`, cut to `limit` with the special tokens kept.
-    pub(super) fn tokens(&self, text: &str, limit: usize) -> Result<Tokens> {
-        let (encoding, found) = guarded("tokenizing", || {
-            let mut bare = self.library.encode_fast(text, false)?;
-            let found = bare.len() + self.around;
-            if found > limit {
-                bare.truncate(limit.saturating_sub(self.around), 0, self.side);
-                bare.take_overflowing();
+    /// The most tokens that a text of that many bytes has.
+    pub(super) fn most_tokens(&self, bytes: usize) -> usize {
+        let of_text = bytes as u128 * self.growth * MOST_OF_FORMS;
+        usize::try_from(of_text).unwrap_or(usize::MAX).saturating_add(self.around)
+    }
+
+    /// Tokenizes as much of `prompt` as can be done once for all texts.
+    pub(super) fn opening<'p>(&self, prompt: &'p str, limit: usize, check: Check) -> Result<Opening<'p>> {
+        let (first, rest) = prompt.split_at(self.cuts.last(prompt).unwrap_or(0));
+        let mut tokens = Gathered::default();
+        if !first.is_empty() {
+            self.gather(first, 0, self.room(limit), OffsetType::None, &mut tokens, check)?;
+        }
+        Ok(Opening { tokens, rest })
+    }
+
+    /// The tokens of `text` behind `opening`, which was made for the same limit, cut to `limit` with the special tokens
+    /// kept.
+    pub(super) fn tokens(&self, opening: &Opening, text: &str, limit: usize, check: Check) -> Result<Tokens> {
+        let mut gathered = opening.tokens.clone();
+        let together;
+        let text = match opening.rest {
+            "" => text,
+            rest => {
+                together = joined(rest, text)?;
+                &together
             }
-            Ok((self.library.post_process(bare, None, true)?, found))
-        })?;
+        };
+        self.gather(text, 0, self.room(limit), OffsetType::None, &mut gathered, check)?;
+        let found = gathered.found + self.around;
+        let encoding = self.finish(gathered)?;
         let types = if self.token_types { encoding.get_type_ids().to_vec() } else { Vec::new() };
         Ok(Tokens { ids: encoding.get_ids().to_vec(), types, found })
     }
 
+    /// Tokens of a text that `limit` leaves room for.
+    fn room(&self, limit: usize) -> usize {
+        limit.saturating_sub(self.around)
+    }
+
+    /// The tokens of `text` piece by piece, without special ones around; `start` is where it begins.
+    fn gather(
+        &self,
+        text: &str,
+        start: usize,
+        keep: usize,
+        places: OffsetType,
+        gathered: &mut Gathered,
+        check: Check,
+    ) -> Result<()> {
+        let mut done = 0;
+        loop {
+            let rest = &text[done..];
+            let piece = &rest[..self.cuts.first_piece(rest)];
+            if piece.len() > PIECE {
+                // Callers see to it that there is memory for a piece of the usual size.
+                pages::probe(memory_of_piece(piece.len()), "tokenizing")?;
+            }
+            let encoding = guarded("tokenizing", || self.encode(piece, places))?;
+            gathered.add(&encoding, start + done, keep, self.side);
+            done += piece.len();
+            if done == text.len() {
+                return Ok(());
+            }
+            check()?;
+        }
+    }
+
+    /// What `encode` of the library does, without its post-processor.
+    pub(super) fn encode(&self, text: &str, places: OffsetType) -> tokenizers::Result<Encoding> {
+        let library = &self.library;
+        let mut words = library.get_added_vocabulary().extract_and_normalize(library.get_normalizer(), text);
+        if let Some(splitter) = library.get_pre_tokenizer() {
+            splitter.pre_tokenize(&mut words)?;
+        }
+        library.get_model().tokenize_in_pretokenized(&mut words, None)?;
+        words.into_encoding(None, 0, places)
+    }
+
+    /// Puts the special tokens around.
+    pub(super) fn finish(&self, gathered: Gathered) -> Result<Encoding> {
+        guarded("tokenizing", || self.library.post_process(gathered.into_encoding(), None, true))
+    }
+
     /// How many tokens at the start of every text `prompt` takes: its own, without a special token behind them.
-    pub(super) fn prompt_tokens(&self, prompt: &str, limit: usize) -> Result<usize> {
-        let tokens = self.tokens(prompt, limit)?;
+    pub(super) fn prompt_tokens(&self, prompt: &str, limit: usize, check: Check) -> Result<usize> {
+        let nothing = Opening { tokens: Gathered::default(), rest: "" };
+        let tokens = self.tokens(&nothing, prompt, limit, check)?;
         let special_end = tokens.ids.last().is_some_and(|id| self.is_special(*id));
         Ok(tokens.ids.len() - usize::from(special_end))
     }
@@ -159,26 +282,24 @@ impl Tokenizer {
     /// The tokens of `prompt` and `text` together, cut to `limit` with the special tokens kept, with their places in
     /// `text`; and how many there were before.
     pub(super) fn spans(&self, prompt: &str, text: &str, limit: usize) -> Result<(Vec<Token>, usize)> {
-        let whole = format!("{prompt}{text}");
-        let encoding: Encoding = guarded("tokenizing", || self.library.encode(whole.as_str(), true))?;
-        let found = encoding.len();
-        let dropped = found.saturating_sub(limit);
-        let of_text = found.saturating_sub(self.around);
-        let kept = match self.side {
-            TruncationDirection::Right => 0..of_text.saturating_sub(dropped),
-            TruncationDirection::Left => dropped..of_text,
-        };
-        let mut tokens = Vec::with_capacity(found.min(limit));
-        let mut place_in_text = 0;
+        let whole = joined(prompt, text)?;
+        let most = self.room(limit);
+        // One more than is kept on the left: the library treats the places of the first token of a text in another way.
+        let keep = most + usize::from(self.side == TruncationDirection::Left);
+        let list = size_of::<Token>() as u128 * self.most_tokens(whole.len()).min(limit) as u128;
+        pages::probe(room(whole.len()) + list, "tokenizing")?;
+        let mut gathered = Gathered::default();
+        self.gather(&whole, 0, keep, OffsetType::Byte, &mut gathered, &|| Ok(()))?;
+        let (found, mut surplus) = (gathered.found + self.around, gathered.tokens.len().saturating_sub(most));
+        let encoding = self.finish(gathered)?;
+        let mut tokens = Vec::with_capacity(encoding.len());
         let around = encoding.get_special_tokens_mask();
         for ((id, (begin, end)), around) in encoding.get_ids().iter().zip(encoding.get_offsets()).zip(around)
         {
             let around = *around == 1;
-            if !around {
-                place_in_text += 1;
-                if !kept.contains(&(place_in_text - 1)) {
-                    continue;
-                }
+            if !around && surplus > 0 {
+                surplus -= 1;
+                continue;
             }
             let place = |offset: usize| if around { 0 } else { offset.saturating_sub(prompt.len()) };
             let special = around || self.is_special(*id);
@@ -188,48 +309,17 @@ impl Tokenizer {
     }
 }
 
-/// Keys of `tokenizer_config.json` that change no token of a plain text here: names that `tokenizer.json` repeats, the
-/// sides and forms of what is not used, and settings of the Python classes.
-#[rustfmt::skip]
-const HARMLESS: &[&str] = &[
-    "add_prefix_space",
-    "additional_special_tokens",
-    "backend",
-    "bos_token",
-    "chat_template",
-    "clean_up_tokenization_spaces",
-    "cls_token",
-    "do_basic_tokenize",
-    "do_lower_case",
-    "eos_token",
-    "errors",
-    "extra_special_tokens",
-    "is_local",
-    "local_files_only",
-    "mask_token",
-    "max_len",
-    "max_length",
-    "model_input_names",
-    "model_max_length",
-    "name_or_path",
-    "never_split",
-    "pad_to_multiple_of",
-    "pad_token",
-    "pad_token_type_id",
-    "padding_side",
-    "sep_token",
-    "special_tokens_map_file",
-    "stride",
-    "strip_accents",
-    "tokenize_chinese_chars",
-    "tokenizer_class",
-    "tokenizer_file",
-    "trim_offsets",
-    "truncation_strategy",
-    "unk_token",
-    "use_fast",
-    "vocab_size",
-];
+/// `first` and `second` as one text; `OutOfMemory` where there is no room for it.
+fn joined(first: &str, second: &str) -> Result<String> {
+    let bytes = first.len() + second.len();
+    let mut whole = String::new();
+    if whole.try_reserve_exact(bytes).is_err() {
+        return Err(Error::out_of_memory("a text behind its prompt", bytes as u128));
+    }
+    whole.push_str(first);
+    whole.push_str(second);
+    Ok(whole)
+}
 
 /// The classes of transformers for BERT and RoBERTa build the first steps of the tokenizer from
 /// `tokenizer_config.json` and from their own defaults, whatever `tokenizer.json` has.
@@ -328,6 +418,14 @@ mod tests {
         std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
+    impl Tokenizer {
+        /// The tokens of a text without a prompt.
+        fn alone(&self, text: &str, limit: usize) -> Tokens {
+            let opening = self.opening("", limit, &|| Ok(())).unwrap();
+            self.tokens(&opening, text, limit, &|| Ok(())).unwrap()
+        }
+    }
+
     fn read(model: &str, config: &str, lower_case: bool) -> Result<Tokenizer> {
         let keys = Keys::parse("tokenizer_config.json", config.as_bytes()).unwrap();
         let settings =
@@ -340,32 +438,31 @@ mod tests {
         let (right, left) = (read("bert-tiny", "{}", false).unwrap(), r#"{"truncation_side": "left"}"#);
         let left = read("bert-tiny", left, false).unwrap();
         let text = "one two one two two";
-        let whole = right.tokens(text, 100).unwrap();
+        let whole = right.alone(text, 100);
         assert_eq!((whole.ids.len(), whole.found, right.around()), (7, 7, 2));
-        let (cut, cut_left) = (right.tokens(text, 5).unwrap(), left.tokens(text, 5).unwrap());
+        let (cut, cut_left) = (right.alone(text, 5), left.alone(text, 5));
         assert_eq!(cut.ids, [&whole.ids[..4], &whole.ids[6..]].concat());
         assert_eq!(cut_left.ids, [&whole.ids[..1], &whole.ids[3..]].concat());
         assert_eq!((cut.found, cut.types.len()), (7, 5));
-        assert_eq!(right.tokens(text, 2).unwrap().ids, [whole.ids[0], whole.ids[6]]);
+        assert_eq!(right.alone(text, 2).ids, [whole.ids[0], whole.ids[6]]);
         for (tokenizer, limit) in [(&right, 100), (&right, 5), (&right, 2), (&left, 5), (&left, 2)] {
             let (spans, found) = tokenizer.spans("one ", "two one two two", limit).unwrap();
             let ids: Vec<u32> = spans.iter().map(|token| token.id).collect();
-            assert_eq!((ids, found), (tokenizer.tokens(text, limit).unwrap().ids, 7));
+            assert_eq!((ids, found), (tokenizer.alone(text, limit).ids, 7));
         }
     }
 
     #[test]
     fn what_the_file_pads_and_cuts_is_left_alone() {
         let tokenizer = read("bert-padded-tokenizer", "{}", false).unwrap();
-        assert_eq!(tokenizer.tokens("one", 1000).unwrap().ids.len(), 3);
-        assert_eq!(tokenizer.tokens(&"one ".repeat(500), 1000).unwrap().ids.len(), 502);
+        assert_eq!(tokenizer.alone("one", 1000).ids.len(), 3);
+        assert_eq!(tokenizer.alone(&"one ".repeat(500), 1000).ids.len(), 502);
     }
 
     #[test]
     fn lower_case_comes_from_the_class_or_from_sentence_transformers() {
-        let ids = |config, lower_case, text| {
-            read("bert-cased", config, lower_case).unwrap().tokens(text, 50).unwrap().ids
-        };
+        let ids =
+            |config, lower_case, text| read("bert-cased", config, lower_case).unwrap().alone(text, 50).ids;
         let cased = r#"{"do_lower_case": false}"#;
         assert_ne!(ids(cased, false, "HOUSE"), ids(cased, false, "house"));
         assert_eq!(ids(cased, true, "HOUSE"), ids(cased, false, "house"));

@@ -1,6 +1,8 @@
 //! What a `tokenizer.json` may ask for: the same tokens in every call, text that grows within bounds, and the tokens of
 //! a text once among the special ones.
 
+use serde::Deserialize;
+use serde_json::Value;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::{Encoding, ModelWrapper, Token, Tokenizer as Library};
@@ -12,15 +14,56 @@ use super::tokenizer::guarded;
 /// Steps that the normalizer and the pre-tokenizer may have, each.
 const MOST_STEPS: usize = 64;
 
+/// How deeply values may lie in one another inside a step. Those of known models stay below 8.
+const DEEPEST: usize = 16;
+
 /// How many times as long as a text what the model splits may be. The tokenizers of known models stay below 32.
 const MOST_GROWTH: f64 = 64.0;
 
+/// The steps that may hold steps again.
+#[derive(Deserialize)]
+struct Steps {
+    normalizer: Option<Value>,
+    pre_tokenizer: Option<Value>,
+    post_processor: Option<Value>,
+    decoder: Option<Value>,
+}
+
+/// Refuses steps that lie deeply in one another, before the library reads the file: it copies everything inside a step once
+/// more for every step around it. What is no such file at all is left to the library to name.
+pub(super) fn check_depth(file: &str, bytes: &[u8]) -> Result<()> {
+    let Ok(steps) = serde_json::from_slice::<Steps>(bytes) else { return Ok(()) };
+    for (key, step) in [
+        ("normalizer", &steps.normalizer),
+        ("pre_tokenizer", &steps.pre_tokenizer),
+        ("post_processor", &steps.post_processor),
+        ("decoder", &steps.decoder),
+    ] {
+        let found = step.as_ref().map_or(0, depth);
+        if found > DEEPEST {
+            return err!(Unsupported, "{file}: {key}: expected at most {DEEPEST} levels, found {found}");
+        }
+    }
+    Ok(())
+}
+
+/// Levels of lists and objects in one another, which the parser keeps to about a hundred.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
+        Value::Object(object) => 1 + object.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// Refuses what makes tokens random, text endless or tokens appear twice, and switches off what outlives the tokenizer.
-/// `around` is how many special tokens the post-processor says that it adds.
-pub(super) fn check(library: &mut Library, file: &str, around: usize) -> Result<()> {
+/// `around` is how many special tokens the post-processor says that it adds. Answers how many times as long as a text its
+/// longest form on the way may be.
+pub(super) fn check(library: &mut Library, file: &str, around: usize) -> Result<f64> {
     settle_model(library, file)?;
-    check_growth(library, file)?;
-    check_template(library, file, around)
+    let growth = check_growth(library, file)?;
+    check_template(library, file, around)?;
+    Ok(growth)
 }
 
 /// Tokens without chance, and without the cache of byte pair encoding: the library keeps one per thread and tokenizer,
@@ -91,7 +134,7 @@ impl Growth {
     }
 }
 
-fn check_growth(library: &Library, file: &str) -> Result<()> {
+fn check_growth(library: &Library, file: &str) -> Result<f64> {
     let (mut normalizer, mut splitter) = (Growth::NONE, Growth::NONE);
     library.get_normalizer().into_iter().for_each(|step| normalizer.normalize(step));
     library.get_pre_tokenizer().into_iter().for_each(|step| splitter.split(step));
@@ -113,7 +156,7 @@ fn check_growth(library: &Library, file: &str) -> Result<()> {
     }
     let factor = normalizer.factor * splitter.factor;
     match factor <= MOST_GROWTH {
-        true => Ok(()),
+        true => Ok(factor),
         false => err!(
             Unsupported,
             "{file}: normalizer and pre_tokenizer: expected text to grow {MOST_GROWTH} times at most, found {factor}"
@@ -144,7 +187,7 @@ fn check_template(library: &Library, file: &str, around: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::base::Status;
@@ -160,7 +203,7 @@ mod tests {
     fn checked(file: &Value) -> Result<Library> {
         let mut library = Library::from_bytes(file.to_string()).unwrap();
         let around = library.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
-        check(&mut library, "tokenizer.json", around).map(|()| library)
+        check(&mut library, "tokenizer.json", around).map(|_| library)
     }
 
     fn refused(file: &Value, key: &str) {
@@ -205,6 +248,30 @@ mod tests {
             json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true});
         tiny["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": vec![bytes; 40]});
         refused(&tiny, "normalizer and pre_tokenizer");
+    }
+
+    #[test]
+    fn steps_lie_in_one_another_within_bounds() {
+        let mut tiny = file("bert-tiny");
+        let nested = |levels: usize, list: &str, inner: Value| {
+            (0..levels).fold(inner, |step, _| json!({"type": "Sequence", list: [step]}))
+        };
+        let lower_case = json!({"type": "Lowercase"});
+        tiny["normalizer"] = nested(6, "normalizers", lower_case.clone());
+        check_depth("tokenizer.json", tiny.to_string().as_bytes()).unwrap();
+        for (key, list) in [
+            ("normalizer", "normalizers"),
+            ("pre_tokenizer", "pretokenizers"),
+            ("post_processor", "processors"),
+            ("decoder", "decoders"),
+        ] {
+            let mut deep = tiny.clone();
+            deep[key] = nested(8, list, lower_case.clone());
+            let error = check_depth("tokenizer.json", deep.to_string().as_bytes()).unwrap_err();
+            assert_eq!(error.status, Status::Unsupported);
+            assert_eq!(error.message, format!("tokenizer.json: {key}: expected at most 16 levels, found 17"));
+        }
+        check_depth("tokenizer.json", b"no JSON").unwrap();
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-use crate::base::{Error, Result, Status};
+use crate::base::{Error, Result};
 
 /// The alignment of every buffer: a cache line, and the widest vector.
 pub const ALIGNMENT: usize = 64;
@@ -32,8 +32,7 @@ impl Buffer {
     /// `bytes` zeroes, aligned to [`ALIGNMENT`], whose pages are spread over `domains` (none: where they are first
     /// touched). Placement is a hint and needs the feature `numa`. `OutOfMemory` when they cannot be had.
     pub fn new(bytes: usize, domains: &[i32]) -> Result<Self> {
-        let too_much =
-            || Error::new(Status::OutOfMemory, format!("{bytes} bytes of memory could not be had"));
+        let too_much = || Error::out_of_memory("a buffer", bytes as u128);
         if let Some(memory) = (bytes >= HUGE).then(|| map(bytes)) {
             let buffer = Self { memory: memory.ok_or_else(too_much)?, bytes, mapped: true };
             #[cfg(all(feature = "numa", not(target_family = "wasm")))]
@@ -106,6 +105,33 @@ impl Drop for Buffer {
     }
 }
 
+/// What [`probe`] asks for beside the bytes: allocators take memory in steps of their own, of a megabyte and more.
+const STEP: u128 = 2 << 20;
+
+/// `OutOfMemory` unless that many bytes can be had now, for `what`. They are given back at once: to be asked before work whose
+/// own small allocations end the process where they fail, as those of the standard library do. What others take meanwhile
+/// is not there any more.
+pub fn probe(bytes: u128, what: &str) -> Result<()> {
+    match usize::try_from(bytes + STEP) {
+        Ok(all) if is_there(all) => Ok(()),
+        _ => Err(Error::out_of_memory(what, bytes)),
+    }
+}
+
+#[cfg(unix)]
+fn is_there(bytes: usize) -> bool {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: asks for new pages at an address that the system chooses.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    // SAFETY: the pages were just mapped, and nobody has touched them.
+    start != libc::MAP_FAILED && unsafe { libc::munmap(start, bytes) } == 0
+}
+
+#[cfg(not(unix))]
+fn is_there(bytes: usize) -> bool {
+    Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+}
+
 /// Fresh pages of `bytes`, aligned to [`HUGE`], in huge pages if the system likes.
 #[cfg(unix)]
 fn map(bytes: usize) -> Option<NonNull<u8>> {
@@ -156,6 +182,7 @@ fn unmap(memory: NonNull<u8>, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Status;
 
     #[test]
     fn buffers_are_aligned_zeroed_and_writable_to_their_ends() {

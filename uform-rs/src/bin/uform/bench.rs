@@ -34,7 +34,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome<()> {
     if !(arguments.seconds > 0.0 && arguments.seconds <= 3600.0) {
-        return Err(Failure::Usage(format!("--seconds: expected up to 3600, found {}", arguments.seconds)));
+        return Err(Failure::Usage(format!(
+            "--seconds: expected more than 0 and at most 3600, found {}",
+            arguments.seconds
+        )));
     }
     let interrupted = interruption()?;
     let (executor, model) = arguments.place.load(&arguments.model)?;
