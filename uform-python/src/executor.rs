@@ -192,20 +192,22 @@ impl Executor {
 }
 
 /// Does on a thread of its own what waits for calls, while this one looks for signals; after one, `work` is left to end on
-/// its own. Where no thread is to be had, `work` is dropped.
+/// its own. Where no thread is to be had, this one does it and looks for signals later.
 fn wait_apart(py: Python<'_>, work: impl FnOnce() -> uform::Result<()> + Send + 'static) -> PyResult<()> {
+    let work = Arc::new(Mutex::new(Some(work)));
     let ended = Arc::new(Signal::default());
-    let told = ended.clone();
+    let (given, told) = (work.clone(), ended.clone());
     let run = move || {
-        let result = work();
+        let work = lock(&given).take();
+        let result = work.map_or(Ok(()), |work| work());
         told.set();
         result
     };
-    let spawned = py.detach(|| std::thread::Builder::new().name("uform-wait".into()).spawn(run));
-    let worker = spawned.map_err(|error| {
-        errors::exception(py, uform::Status::OutOfMemory, &format!("no thread to wait on: {error}"))
-    })?;
-    while !py.detach(|| ended.wait(SLICE)) {
+    let Ok(worker) = std::thread::Builder::new().name("uform-wait".into()).spawn(run) else {
+        let work = lock(&work).take();
+        return py.detach(|| work.map_or(Ok(()), |work| work())).or_raise(py);
+    };
+    while !py.detach(|| ended.wait(SLICE)) && !worker.is_finished() {
         py.check_signals()?;
     }
     match worker.join() {

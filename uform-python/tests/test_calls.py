@@ -124,6 +124,7 @@ def test_progress_of_loading(path: str, threads: uform.Executor) -> None:
 INTERRUPTED = """
 import os, signal, sys, threading, time
 import uform
+signal.signal(signal.SIGINT, signal.default_int_handler)   # which jobs in the background of a shell ignore
 model = uform.Model.load_ram(path)
 texts = ["the quick brown fox jumps over the lazy dog " * 4] * 200_000
 threads = uform.Executor.for_ram(threads=2)

@@ -12,6 +12,7 @@ SETUP = """
 import atexit, os, signal, sys, threading, time
 atexit.register(lambda: finish())   # called after what the package does at exit, which is imported later
 import uform
+signal.signal(signal.SIGINT, signal.default_int_handler)   # which jobs in the background of a shell ignore
 finish = lambda: None
 model = uform.Model.load_ram(path)
 threads = uform.Executor.for_ram(threads=2)
@@ -139,14 +140,16 @@ def finish():
     print("finished", flush=True)
 print("end", flush=True)
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"path = {path!r}\n{script}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None and process.stdout.readline() == "end\n"
-    time.sleep(0.5)
-    assert process.poll() is None
-    before = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    output, complaints = process.communicate(timeout=30)
-    assert time.monotonic() - before < 5 and process.returncode == 0, complaints
+    command = [sys.executable, "-c", f"path = {path!r}\n{script}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "end\n"
+            time.sleep(0.5)
+            assert process.poll() is None
+            before = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            output, complaints = process.communicate(timeout=30)
+            assert time.monotonic() - before < 5 and process.returncode == 0, complaints
+        finally:
+            process.kill()
     assert output == "finished\n" and "KeyboardInterrupt" in complaints
