@@ -203,7 +203,9 @@ struct uform_matrix_t {
 };
 
 /// Called now and then on a computing thread with the work done so far and the whole of it: bytes while loading, rows
-/// while embedding. A return value other than zero stops the call, which then ends as cancelled. It must not unwind.
+/// while embedding. A return value other than zero stops the call, which then ends as cancelled. It must not unwind. Of
+/// the executor that computes it may use what does not wait: describe it, submit deferred calls. A call on it that
+/// waits is `INVALID_ARGUMENT`, and it must not be freed.
 typedef int32_t (*uform_progress_t)(void *context, uint64_t done, uint64_t total);
 
 // ----------------------------------------------------------------------------------------------------
@@ -412,7 +414,8 @@ UFORM_API uform_status_t uform_gpu_devices(
 
 /// Host threads or device streams with their scratch. Runs one call at a time, in the order of submission, and serves
 /// any number of models of its residency. Wherever one is taken, NULL is the null executor: it owns nothing and
-/// computes on the calling thread.
+/// computes on the calling thread. One thread at a time may use an executor; callbacks of its own calls may, as their
+/// types say, while that thread waits in one of its functions.
 struct uform_executor_t;
 
 /// What the threads of an executor do between calls. Inside a call they spin between its layers in either mood.

@@ -1,4 +1,4 @@
-// UForm for C++17: owners of handles, spans and results over uform.h, in one header.
+// UForm for C++17: owners of handles over uform.h. Spans, results and matrices are in uform/values.hpp.
 //
 // Handles are move-only and free themselves. Every verb that can fail comes twice: `try_verb` returns a `result`, and
 // `verb` returns the value itself and throws `uform::error`. Without exceptions only the first form is there.
@@ -10,121 +10,18 @@
 #define UFORM_HPP
 
 #include "uform.h"
+#include "uform/values.hpp"
 
-#include <cstdlib>
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#if defined(__cpp_exceptions)
-#include <stdexcept>
-#define UFORM_EXCEPTIONS 1
-#else
-#define UFORM_EXCEPTIONS 0
-#endif
-
 namespace uform {
-
-/// Consecutive elements that somebody else owns.
-template <typename element> class span {
-  public:
-    constexpr span() noexcept = default;
-    constexpr span(element *data, std::size_t size) noexcept : data_(data), size_(size) {}
-    template <std::size_t count> constexpr span(element (&array)[count]) noexcept : data_(array), size_(count) {}
-    /// Anything with `data()` and `size()`, like a vector, an array or another span.
-    template <
-        typename container,
-        typename = std::enable_if_t<std::is_convertible_v<decltype(std::declval<container &>().data()), element *>>>
-    constexpr span(container &&values) noexcept : data_(values.data()), size_(values.size()) {}
-    /// Values in braces. They live as long as the full expression, so this is for arguments.
-    template <
-        typename value = std::remove_const_t<element>,
-        typename = std::enable_if_t<std::is_const_v<element> && sizeof(value)>>
-    constexpr span(std::initializer_list<value> values) noexcept : size_(values.size()) {
-        data_ = values.begin();
-    }
-
-    constexpr element *data() const noexcept { return data_; }
-    constexpr std::size_t size() const noexcept { return size_; }
-    constexpr bool empty() const noexcept { return size_ == 0; }
-    constexpr element *begin() const noexcept { return data_; }
-    constexpr element *end() const noexcept { return data_ + size_; }
-    constexpr element &operator[](std::size_t index) const noexcept { return data_[index]; }
-
-  private:
-    element *data_ = nullptr;
-    std::size_t size_ = 0;
-};
-
-/// What went wrong: the status, and a sentence with the facts.
-struct failure {
-    uform_status_t status = UFORM_STATUS_OK;
-    std::string message;
-};
-
-#if UFORM_EXCEPTIONS
-/// A failure, thrown.
-class error : public std::runtime_error {
-  public:
-    explicit error(failure const &cause) : std::runtime_error(cause.message), status_(cause.status) {}
-    uform_status_t status() const noexcept { return status_; }
-
-  private:
-    uform_status_t status_;
-};
-#endif
-
-[[noreturn]] inline void fail(failure const &cause) {
-#if UFORM_EXCEPTIONS
-    throw error(cause);
-#else
-    (void)cause;
-    std::abort();
-#endif
-}
-
-/// A value, or why there is none.
-template <typename type> class [[nodiscard]] result {
-  public:
-    result(type value) : value_(std::move(value)) {}
-    result(failure cause) : cause_(std::move(cause)) {}
-
-    explicit operator bool() const noexcept { return value_.has_value(); }
-    uform_status_t status() const noexcept { return cause_.status; }
-    /// Only to be asked when there is no value.
-    failure const &cause() const noexcept { return cause_; }
-
-    /// The value. Where there is none, throws `uform::error`, or aborts when exceptions are off.
-    type &value() & { return value_ ? *value_ : (fail(cause_), *value_); }
-    type value() && { return std::move(value_ ? *value_ : (fail(cause_), *value_)); }
-
-  private:
-    std::optional<type> value_;
-    failure cause_;
-};
-
-/// Success, or why there is none.
-template <> class [[nodiscard]] result<void> {
-  public:
-    result() = default;
-    result(failure cause) : cause_(std::move(cause)) {}
-
-    explicit operator bool() const noexcept { return cause_.status == UFORM_STATUS_OK; }
-    uform_status_t status() const noexcept { return cause_.status; }
-    failure const &cause() const noexcept { return cause_; }
-    void value() const {
-        if (cause_.status != UFORM_STATUS_OK) fail(cause_);
-    }
-
-  private:
-    failure cause_;
-};
 
 namespace detail {
 
@@ -170,6 +67,22 @@ template <auto free_function> struct deleter {
 inline uform_text_t text(std::string_view value) noexcept { return {value.data(), value.size()}; }
 /// A text of uform.h as a view; it lives as long as what it was borrowed from.
 inline std::string_view view(uform_text_t const &value) noexcept { return {value.data, value.length}; }
+
+namespace detail {
+
+/// Texts as uform.h takes them: those that are such already, or views of others.
+template <typename texts_type> auto raw_texts(texts_type const &texts) {
+    if constexpr (std::is_convertible_v<texts_type const &, span<uform_text_t const>>) {
+        return span<uform_text_t const>(texts);
+    } else {
+        std::vector<uform_text_t> raw;
+        for (std::string_view each : texts)
+            raw.push_back(text(each));
+        return raw;
+    }
+}
+
+} // namespace detail
 
 /// Options of loading, all at their defaults, with the size set.
 struct load_options : uform_load_options_t {
@@ -284,46 +197,6 @@ class executor {
     std::unique_ptr<uform_executor_t, detail::deleter<uform_executor_free>> handle_;
 };
 
-/// The header's number for the type of an element; f16, bf16 and b1 have none in C++17, see `embed_texts_into`.
-template <typename element> constexpr uform_dtype_t dtype_of() noexcept {
-    static_assert(
-        std::is_same_v<element, float> || std::is_same_v<element, std::int8_t> || std::is_same_v<element, std::uint8_t>,
-        "expected float, std::int8_t or std::uint8_t");
-    return std::is_same_v<element, float> ? UFORM_DTYPE_F32
-                                          : (std::is_same_v<element, std::int8_t> ? UFORM_DTYPE_I8 : UFORM_DTYPE_U8);
-}
-
-/// Rows of vectors, one after the other without gaps.
-template <typename element = float> class matrix {
-  public:
-    matrix() = default;
-    matrix(std::size_t rows, std::size_t columns) : values_(rows * columns), rows_(rows), columns_(columns) {}
-    matrix(matrix const &) = default;
-    matrix(matrix &&other) noexcept : matrix() { *this = std::move(other); }
-    matrix &operator=(matrix const &) = default;
-    /// Leaves the other without rows.
-    matrix &operator=(matrix &&other) noexcept {
-        values_ = std::exchange(other.values_, {});
-        rows_ = std::exchange(other.rows_, 0), columns_ = std::exchange(other.columns_, 0);
-        return *this;
-    }
-
-    std::size_t rows() const noexcept { return rows_; }
-    std::size_t columns() const noexcept { return columns_; }
-    element *data() noexcept { return values_.data(); }
-    element const *data() const noexcept { return values_.data(); }
-    span<element> row(std::size_t index) noexcept { return {values_.data() + index * columns_, columns_}; }
-    span<element const> row(std::size_t index) const noexcept { return {values_.data() + index * columns_, columns_}; }
-    /// As uform.h takes it.
-    uform_matrix_t raw() noexcept {
-        return {values_.data(), rows_, columns_, columns_ * sizeof(element), dtype_of<element>(), 0};
-    }
-
-  private:
-    std::vector<element> values_;
-    std::size_t rows_ = 0, columns_ = 0;
-};
-
 /// Output memory placed where an executor computes. A matrix of it lives until the next reset or the arena's end.
 class arena {
   public:
@@ -363,39 +236,47 @@ class arena {
     std::unique_ptr<uform_arena_t, detail::deleter<uform_arena_free>> handle_;
 };
 
-/// An embedding call that ends later, with the texts that it reads and the rows that it writes. Ends early, and waits
-/// for that, when it is destroyed before it has ended; inside its own progress callback it does not wait.
-class deferred {
+class receiver;
+
+namespace detail {
+
+/// What a deferred call reads, and the reports that it writes. Shared with the call, which goes on when its owner is
+/// destroyed inside of it.
+struct inputs {
+    std::vector<std::string> texts;
+    std::vector<uform_text_t> raw;
+    std::vector<uform_report_t> reports;
+};
+
+/// With the output that it writes.
+template <typename type> struct inputs_and_output : inputs {
+    type output;
+};
+
+/// A call that ends later, whatever it gives. Ends early, and waits for that, when it is destroyed before it has ended;
+/// inside its own progress callback it does not wait.
+class submission {
   public:
     /// `UFORM_STATUS_PENDING`, or how the call ended.
-    result<uform_status_t> try_poll() const { return detail::given(uform_status_t(), uform_deferred_poll, get()); }
+    result<uform_status_t> try_poll() const { return given(uform_status_t(), uform_deferred_poll, get()); }
     /// Waits for the call to end, for so many seconds at most; negative means as long as it takes. Then its rows are
     /// there.
-    result<void> try_wait(double seconds = -1) const { return detail::checked(uform_deferred_wait, get(), seconds); }
-    result<void> try_cancel() const { return detail::checked(uform_deferred_cancel, get()); }
+    result<void> try_wait(double seconds = -1) const { return checked(uform_deferred_wait, get(), seconds); }
+    result<void> try_cancel() const { return checked(uform_deferred_cancel, get()); }
     /// Calls the function once with how the call ended, on the executor's thread, or at once if it has. Throwing from
     /// it ends the process.
     result<void> try_on_done(std::function<void(uform_status_t)> function) const {
         auto boxed = std::make_unique<std::function<void(uform_status_t)>>(std::move(function));
-        auto done = detail::checked(uform_deferred_on_done, get(), told, boxed.get());
+        auto done = checked(uform_deferred_on_done, get(), told, boxed.get());
         if (done) boxed.release();
         return done;
     }
 
-    /// The rows; to be read when the call has ended well.
-    matrix<float> &rows() noexcept { return work_->output; }
     /// One report per row, or none if they were not asked for.
-    span<uform_report_t const> reports() const noexcept { return {work_->reports.data(), work_->reports.size()}; }
+    span<uform_report_t const> reports() const noexcept { return {inputs_->reports.data(), inputs_->reports.size()}; }
 
 #if UFORM_EXCEPTIONS
     uform_status_t poll() const { return try_poll().value(); }
-    /// Waits for the call to end and hands the rows over, once.
-    matrix<float> wait() {
-        if (!work_ || work_->taken) fail({UFORM_STATUS_INVALID_ARGUMENT, "wait: the rows were handed over before"});
-        try_wait().value();
-        work_->taken = true;
-        return std::move(work_->output);
-    }
     void cancel() const { try_cancel().value(); }
     void on_done(std::function<void(uform_status_t)> function) const { try_on_done(std::move(function)).value(); }
 #endif
@@ -403,25 +284,76 @@ class deferred {
     /// The handle, still owned here.
     uform_deferred_t *get() const noexcept { return handle_.get(); }
 
-  private:
-    friend class receiver;
-    struct work {
-        std::vector<std::string> texts;
-        std::vector<uform_text_t> raw;
-        matrix<float> output;
-        std::vector<uform_report_t> reports;
-        bool taken = false;
-    };
+  protected:
+    explicit submission(std::shared_ptr<inputs> used) noexcept : inputs_(std::move(used)) {}
 
-    deferred() noexcept = default;
+  private:
+    friend class uform::receiver;
+    /// Submits the call, and keeps what it uses until it has ended.
+    result<void> submit(
+        uform_model_t const *model, uform_executor_t *executor, std::vector<std::string> texts,
+        uform_embed_options_t const &options, uform_matrix_t const &output, bool reports) {
+        auto &used = *inputs_;
+        used.texts = std::move(texts);
+        used.raw.reserve(used.texts.size());
+        for (auto const &each : used.texts)
+            used.raw.push_back({each.data(), each.size()});
+        if (reports) used.reports.resize(used.texts.size());
+        uform_deferred_t *handle = nullptr;
+        auto done = checked(
+            uform_embed_texts_deferred, model, executor, used.raw.data(), used.raw.size(), &options, &output,
+            reports ? used.reports.data() : nullptr, &handle);
+        handle_.reset(handle);
+        return done ? try_on_done([kept = inputs_](uform_status_t) {}) : done;
+    }
+
     static void told(void *context, uform_status_t status, uform_error_t const *) noexcept {
         std::unique_ptr<std::function<void(uform_status_t)>> function(
             static_cast<std::function<void(uform_status_t)> *>(context));
         (*function)(status);
     }
 
-    std::shared_ptr<work> work_; // shared with the call, which goes on when this is destroyed inside of it
-    std::unique_ptr<uform_deferred_t, detail::deleter<uform_deferred_free>> handle_;
+    std::shared_ptr<inputs> inputs_;
+    std::unique_ptr<uform_deferred_t, deleter<uform_deferred_free>> handle_;
+};
+
+} // namespace detail
+
+/// An embedding call that ends later, with the texts that it reads and the rows that it writes.
+template <typename type = matrix<float>> class deferred : public detail::submission {
+  public:
+    /// The rows; to be read when the call has ended well.
+    type &rows() noexcept { return *output_; }
+
+#if UFORM_EXCEPTIONS
+    /// Waits for the call to end and hands the rows over, once.
+    type wait() {
+        if (!output_) fail({UFORM_STATUS_INVALID_ARGUMENT, "wait: the rows were handed over before"});
+        try_wait().value();
+        return std::move(*std::exchange(output_, nullptr));
+    }
+#endif
+
+  private:
+    friend class receiver;
+    explicit deferred(std::shared_ptr<detail::inputs_and_output<type>> used) noexcept
+        : submission(used), output_(&used->output) {}
+
+    type *output_;
+};
+
+/// An embedding call that ends later, with the texts that it reads. It writes into memory of the caller, who keeps that
+/// until the call has ended or this was destroyed, which is not to happen inside its own progress callback.
+template <> class deferred<void> : public detail::submission {
+#if UFORM_EXCEPTIONS
+  public:
+    /// Waits for the call to end. Then the rows are there.
+    void wait() const { try_wait().value(); }
+#endif
+
+  private:
+    friend class receiver;
+    explicit deferred(std::shared_ptr<detail::inputs> used) noexcept : submission(std::move(used)) {}
 };
 
 /// A model on an executor: the verbs that compute. Must not outlive either.
@@ -429,56 +361,54 @@ class receiver {
   public:
     receiver(uform_model_t const *model, uform_executor_t *executor) noexcept : model_(model), executor_(executor) {}
 
-    /// Embeds texts, which are anything that can be iterated and whose elements convert to std::string_view.
+    /// Embeds texts, which are anything that can be iterated and whose elements convert to std::string_view, or a span
+    /// of texts as uform.h has them. The rows are of `element`: float, f16, bf16, std::int8_t, std::uint8_t or b1.
     template <typename element = float, typename texts_type = std::initializer_list<std::string_view>>
     result<matrix<element>> try_embed_texts(
         texts_type const &texts, embed_options const &options = {},
         std::vector<uform_report_t> *reports = nullptr) const {
         auto columns = width(options);
         if (!columns) return columns.cause();
-        std::vector<uform_text_t> raw;
-        for (std::string_view each : texts)
-            raw.push_back(text(each));
+        auto const raw = detail::raw_texts(texts);
         matrix<element> output(raw.size(), columns.value());
         if (reports) reports->assign(raw.size(), uform_report_t());
-        auto done = try_embed_texts_into(
+        auto done = embed(
             raw, options, output.raw(), reports ? span<uform_report_t>(*reports) : span<uform_report_t>());
         if (!done) return done.cause();
         return output;
     }
 
-    /// Embeds texts into memory of the caller or of an arena. There are as many reports as texts, or none.
+    /// Embeds texts into memory of the caller or of an arena, with one row per text and as many columns as the options
+    /// keep dimensions: see `rows_over`, `matrix::raw` and `arena::try_allocate`. There are as many reports as texts,
+    /// or none.
+    template <typename texts_type = std::initializer_list<std::string_view>>
     result<void> try_embed_texts_into(
-        span<uform_text_t const> texts, embed_options const &options, uform_matrix_t const &output,
+        texts_type const &texts, embed_options const &options, uform_matrix_t const &output,
         span<uform_report_t> reports = {}) const {
-        if (!reports.empty() && reports.size() != texts.size())
-            return failure{
-                UFORM_STATUS_INVALID_ARGUMENT,
-                "reports: expected " + std::to_string(texts.size()) + ", found " + std::to_string(reports.size())};
-        return detail::checked(
-            uform_embed_texts, model_, executor_, texts.data(), texts.size(), &options, &output, reports.data());
+        return embed(detail::raw_texts(texts), options, output, reports);
     }
 
-    /// Submits the call, which owns its texts. With reports, a bad row fails by its report, not the call.
-    result<deferred> try_embed_texts_deferred(
+    /// Submits `try_embed_texts`; the call owns texts and rows. With reports, a bad row fails by its report, not the
+    /// call.
+    template <typename element = float>
+    result<deferred<matrix<element>>> try_embed_texts_deferred(
         std::vector<std::string> texts, embed_options const &options = {}, bool reports = false) const {
         auto columns = width(options);
         if (!columns) return columns.cause();
-        deferred call;
-        call.work_ = std::make_shared<deferred::work>();
-        auto &work = *call.work_;
-        work.texts = std::move(texts);
-        for (auto const &each : work.texts)
-            work.raw.push_back(text(each));
-        work.output = matrix<float>(work.raw.size(), columns.value());
-        if (reports) work.reports.resize(work.raw.size());
-        uform_matrix_t const output = work.output.raw();
-        uform_deferred_t *handle = nullptr;
-        auto done = detail::checked(
-            uform_embed_texts_deferred, model_, executor_, work.raw.data(), work.raw.size(), &options, &output,
-            reports ? work.reports.data() : nullptr, &handle);
-        call.handle_.reset(handle);
-        if (done) done = call.try_on_done([kept = call.work_](uform_status_t) {});
+        auto used = std::make_shared<detail::inputs_and_output<matrix<element>>>();
+        used->output = matrix<element>(texts.size(), columns.value());
+        deferred<matrix<element>> call(used);
+        auto done = call.submit(model_, executor_, std::move(texts), options, used->output.raw(), reports);
+        if (!done) return done.cause();
+        return call;
+    }
+
+    /// Submits `try_embed_texts_into`; the call owns the texts and, where they are wanted, the reports.
+    result<deferred<void>> try_embed_texts_into_deferred(
+        std::vector<std::string> texts, embed_options const &options, uform_matrix_t const &output,
+        bool reports = false) const {
+        deferred<void> call(std::make_shared<detail::inputs>());
+        auto done = call.submit(model_, executor_, std::move(texts), options, output, reports);
         if (!done) return done.cause();
         return call;
     }
@@ -490,14 +420,21 @@ class receiver {
         std::vector<uform_report_t> *reports = nullptr) const {
         return try_embed_texts<element>(texts, options, reports).value();
     }
+    template <typename texts_type = std::initializer_list<std::string_view>>
     void embed_texts_into(
-        span<uform_text_t const> texts, embed_options const &options, uform_matrix_t const &output,
+        texts_type const &texts, embed_options const &options, uform_matrix_t const &output,
         span<uform_report_t> reports = {}) const {
         try_embed_texts_into(texts, options, output, reports).value();
     }
-    deferred embed_texts_deferred(
+    template <typename element = float>
+    deferred<matrix<element>> embed_texts_deferred(
         std::vector<std::string> texts, embed_options const &options = {}, bool reports = false) const {
-        return try_embed_texts_deferred(std::move(texts), options, reports).value();
+        return try_embed_texts_deferred<element>(std::move(texts), options, reports).value();
+    }
+    deferred<void> embed_texts_into_deferred(
+        std::vector<std::string> texts, embed_options const &options, uform_matrix_t const &output,
+        bool reports = false) const {
+        return try_embed_texts_into_deferred(std::move(texts), options, output, reports).value();
     }
 #endif
 
@@ -508,6 +445,17 @@ class receiver {
         if (!described) return described.cause();
         if (options.dimensions == 0) return described.value().default_dimensions;
         return options.dimensions > described.value().dimensions ? described.value().dimensions : options.dimensions;
+    }
+
+    result<void> embed(
+        span<uform_text_t const> texts, embed_options const &options, uform_matrix_t const &output,
+        span<uform_report_t> reports) const {
+        if (!reports.empty() && reports.size() != texts.size())
+            return failure{
+                UFORM_STATUS_INVALID_ARGUMENT,
+                "reports: expected " + std::to_string(texts.size()) + ", found " + std::to_string(reports.size())};
+        return detail::checked(
+            uform_embed_texts, model_, executor_, texts.data(), texts.size(), &options, &output, reports.data());
     }
 
     uform_model_t const *model_;
@@ -564,6 +512,12 @@ class model {
     result<matrix<element>> try_embed_texts(texts_type const &texts, embed_options const &options = {}) const {
         return on({}).try_embed_texts<element>(texts, options);
     }
+    template <typename texts_type = std::initializer_list<std::string_view>>
+    result<void> try_embed_texts_into(
+        texts_type const &texts, embed_options const &options, uform_matrix_t const &output,
+        span<uform_report_t> reports = {}) const {
+        return on({}).try_embed_texts_into(texts, options, output, reports);
+    }
 
 #if UFORM_EXCEPTIONS
     static model load_ram(std::string_view path, executor const &loader = {}, load_options const &options = {}) {
@@ -585,6 +539,12 @@ class model {
     template <typename element = float, typename texts_type = std::initializer_list<std::string_view>>
     matrix<element> embed_texts(texts_type const &texts, embed_options const &options = {}) const {
         return on({}).embed_texts<element>(texts, options);
+    }
+    template <typename texts_type = std::initializer_list<std::string_view>>
+    void embed_texts_into(
+        texts_type const &texts, embed_options const &options, uform_matrix_t const &output,
+        span<uform_report_t> reports = {}) const {
+        on({}).embed_texts_into(texts, options, output, reports);
     }
 #endif
 

@@ -42,8 +42,9 @@ fill() { # fill TEMPLATE TARGET [SEPARATOR of libraries]
     -e "s|@PRIVATE@|${private// /${3:- }}|g" "scripts/package/$1" >"$2"
 }
 
-mkdir -p "$prefix/include" "$prefix/lib/pkgconfig" "$prefix/lib/cmake/uform"
+mkdir -p "$prefix/include/uform" "$prefix/lib/pkgconfig" "$prefix/lib/cmake/uform"
 install -m 644 include/uform.h include/uform.hpp "$prefix/include/"
+install -m 644 include/uform/values.hpp "$prefix/include/uform/"
 install -m 755 "target/$profile/$built" "$prefix/lib/$shared"
 ln -sf "$shared" "$prefix/lib/$soname"
 ln -sf "$soname" "$prefix/lib/$plain"

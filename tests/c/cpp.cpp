@@ -27,7 +27,9 @@ template <typename type> static bool same(type const &left, type const &right) {
 static_assert(!std::is_copy_constructible_v<uform::executor> && std::is_nothrow_move_constructible_v<uform::executor>);
 static_assert(!std::is_copy_constructible_v<uform::model> && std::is_nothrow_move_assignable_v<uform::model>);
 static_assert(!std::is_copy_constructible_v<uform::arena> && std::is_nothrow_move_constructible_v<uform::arena>);
-static_assert(!std::is_copy_constructible_v<uform::deferred> && std::is_nothrow_move_assignable_v<uform::deferred>);
+static_assert(!std::is_copy_constructible_v<uform::deferred<>> && std::is_nothrow_move_assignable_v<uform::deferred<>>);
+static_assert(
+    !std::is_copy_constructible_v<uform::deferred<void>> && std::is_nothrow_move_assignable_v<uform::deferred<void>>);
 
 static void spans() {
     int raw[] = {1, 2, 3};
@@ -181,10 +183,99 @@ static void deferred_calls(std::string const &path) {
     CHECK(told == UFORM_STATUS_OK);
 }
 
+/// Rows of one type are the same bits by every road: owned or in memory of the caller, at once or deferred.
+template <typename element>
+static void roads(uform::model const &model, uform::executor &threads, uform::arena &arena, std::size_t row_bytes) {
+    std::vector<std::string> const texts = {"a cat", "a dog", "the quick brown fox"};
+    auto on = model.on(threads);
+    uform::embed_options options;
+    options.dimensions = 12;
+    auto expected = on.try_embed_texts<element>(texts, options).value();
+    std::size_t const width = expected.row(0).size();
+    CHECK(expected.rows() == 3 && expected.columns() == 12 && width * sizeof(element) == row_bytes);
+    auto is_expected = [&](void const *data, std::size_t row_stride) {
+        for (std::size_t row = 0; row < 3; ++row) {
+            auto const *bytes = static_cast<char const *>(data) + row * row_stride;
+            if (std::memcmp(bytes, expected.row(row).data(), row_bytes)) return false;
+        }
+        return true;
+    };
+    auto deferred = on.try_embed_texts_deferred<element>(texts, options).value();
+    CHECK(bool(deferred.try_wait()) && is_expected(deferred.rows().data(), row_bytes));
+
+    // Spans of the caller, with one element more, which stays as it is.
+    std::vector<element> memory(3 * width + 1, element{7});
+    auto into = [&] { return uform::rows_over(uform::span<element>(memory), 12); };
+    CHECK(into().rows == 3 && into().columns == 12 && into().row_stride == row_bytes);
+    element const untouched = {7};
+    auto check_memory = [&] {
+        CHECK(is_expected(memory.data(), row_bytes) && !std::memcmp(&memory.back(), &untouched, sizeof untouched));
+        memory.assign(memory.size(), untouched);
+    };
+    CHECK(bool(on.try_embed_texts_into(texts, options, into())));
+    check_memory();
+    CHECK(bool(model.try_embed_texts_into({"a cat", "a dog", "the quick brown fox"}, options, into())));
+    check_memory();
+    std::vector<uform_text_t> borrowed;
+    for (auto const &each : texts)
+        borrowed.push_back(uform::text(each));
+    std::vector<uform_report_t> reports(3);
+    CHECK(bool(on.try_embed_texts_into(borrowed, options, into(), reports)) && reports[2].tokens_kept >= 6);
+    check_memory();
+    auto later = on.try_embed_texts_into_deferred(texts, options, into(), true).value();
+    CHECK(bool(later.try_wait()) && later.reports().size() == 3 && later.reports()[2].tokens_kept >= 6);
+    check_memory();
+
+    // A matrix of an arena, whose rows lie apart, and a matrix of our own.
+    auto placed = arena.try_allocate(3, 12, uform::dtype_of<element>()).value();
+    CHECK(bool(on.try_embed_texts_into_deferred(texts, options, placed).value().try_wait()));
+    CHECK(is_expected(placed.data, placed.row_stride));
+    uform::matrix<element> own(3, 12);
+    CHECK(bool(on.try_embed_texts_into(texts, options, own.raw())) && is_expected(own.data(), row_bytes));
+}
+
+static void every_road(std::string const &path) {
+    auto threads = uform::executor::try_for_ram({{}, 0, 2, 0}).value();
+    auto model = uform::model::try_load_ram(path).value();
+    auto arena = uform::arena::try_new_in(threads).value();
+    roads<float>(model, threads, arena, 48);
+    roads<uform::f16>(model, threads, arena, 24);
+    roads<uform::bf16>(model, threads, arena, 24);
+    roads<std::int8_t>(model, threads, arena, 12);
+    roads<std::uint8_t>(model, threads, arena, 12);
+    roads<uform::b1>(model, threads, arena, 2);
+
+    auto exact = model.try_embed_texts({"a cat"}).value();
+    auto upper = model.try_embed_texts<uform::bf16>({"a cat"}).value();
+    auto bits = model.try_embed_texts<uform::b1>({"a cat"}).value();
+    for (std::size_t i = 0; i < exact.columns(); ++i) {
+        std::uint32_t const wide = std::uint32_t(upper.row(0)[i].bits) << 16;
+        float rounded;
+        std::memcpy(&rounded, &wide, sizeof rounded);
+        CHECK(std::fabs(rounded - exact.row(0)[i]) <= std::fabs(exact.row(0)[i]) / 256);
+        CHECK((bits.row(0)[i / 8].bits >> (7 - i % 8) & 1) == (exact.row(0)[i] > 0));
+    }
+
+    // Memory that is too small, and calls whose memory the caller takes back by destroying them.
+    std::vector<float> memory(exact.columns());
+    auto into = uform::rows_over(uform::span<float>(memory), exact.columns());
+    std::vector<std::string> const two = {"a", "b"};
+    CHECK(into.rows == 1 && uform::rows_over(uform::span<float>(memory), 0).rows == 0);
+    CHECK(model.try_embed_texts_into(two, {}, into).status() == UFORM_STATUS_BUFFER_TOO_SMALL);
+    auto small = model.on(threads).try_embed_texts_into_deferred(two, {}, into).value();
+    CHECK(small.try_wait().status() == UFORM_STATUS_BUFFER_TOO_SMALL);
+    auto refused = model.on(threads).try_embed_texts_into_deferred({"\xff"}, {}, into).value();
+    CHECK(refused.try_wait().status() == UFORM_STATUS_ROW_FAILED);
+    for (int i = 0; i < 8; ++i)
+        refused = model.on(threads).try_embed_texts_into_deferred({"a cat"}, {}, into).value();
+    refused = model.on(threads).try_embed_texts_into_deferred({"a cat"}, {}, into).value();
+    CHECK(bool(refused.try_wait()) && !std::memcmp(memory.data(), exact.data(), memory.size() * sizeof(float)));
+}
+
 /// A call whose owner goes from inside its own progress callback keeps what it writes to until it has ended.
 static void dropped_inside(std::string const &path) {
     struct owner_type {
-        std::optional<uform::deferred> call;
+        std::optional<uform::deferred<>> call;
         std::atomic<bool> ready{false}, dropped{false};
     } owner;
     auto model = uform::model::try_load_ram(path).value();
@@ -233,6 +324,15 @@ static void exceptions(std::string const &path) {
     CHECK(same(model.on(threads).embed_texts_deferred({"a cat", "a dog"}).wait(), rows));
     auto once = model.on(threads).embed_texts_deferred({"a cat", "a dog"});
     CHECK(same(once.wait(), rows));
+    uform::matrix<float> host(2, rows.columns());
+    std::vector<std::string> const texts = {"a cat", "a dog"};
+    model.embed_texts_into(texts, {}, host.raw());
+    CHECK(same(host, rows));
+    host = uform::matrix<float>(2, rows.columns());
+    model.on(threads).embed_texts_into_deferred(texts, {}, host.raw()).wait();
+    CHECK(same(host, rows));
+    auto bytes = model.on(threads).embed_texts<std::int8_t>(texts);
+    CHECK(same(model.on(threads).embed_texts_deferred<std::int8_t>(texts).wait(), bytes));
     CHECK(model.clone().describe().dimensions == rows.columns() && model.tokenize("a").size() >= 3);
     CHECK(model.plan(threads, 1) > 0 && threads.describe().threads == 2);
     auto arena = uform::arena::new_in(threads);
@@ -253,7 +353,17 @@ static void exceptions(std::string const &path) {
     } catch (uform::error const &error) {
         caught += error.status() == UFORM_STATUS_INVALID_ARGUMENT;
     }
-    CHECK(caught == 3);
+    try {
+        model.on(threads).embed_texts_into_deferred({"\xff", "a"}, {}, host.raw()).wait();
+    } catch (uform::error const &error) {
+        caught += error.status() == UFORM_STATUS_ROW_FAILED && std::strstr(error.what(), "row 0");
+    }
+    try {
+        model.embed_texts_into({"a"}, {}, host.raw(), {nullptr, 5});
+    } catch (uform::error const &error) {
+        caught += error.status() == UFORM_STATUS_INVALID_ARGUMENT && std::strstr(error.what(), "expected 1, found 5");
+    }
+    CHECK(caught == 5);
 }
 #endif
 
@@ -268,6 +378,7 @@ int main(int count, char **arguments) {
     bytes(path);
     deferred_calls(path);
     dropped_inside(path);
+    every_road(path);
     arenas(path);
 #if UFORM_EXCEPTIONS
     exceptions(path);

@@ -1,7 +1,8 @@
 //! Executors.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use napi::bindgen_prelude::{BigInt, Null};
 use napi_derive::napi;
@@ -14,23 +15,53 @@ use crate::options::{count, cpu_class, gpu_class};
 
 /// An executor that one thread at a time uses: that of JavaScript, one that loads a model in the background, or one that
 /// computes while that of JavaScript reports progress.
-pub(crate) type ExecutorCell = Arc<Mutex<Executor>>;
+pub(crate) struct SharedExecutor {
+    executor: Mutex<Executor>,
+    /// Loads in the background that were submitted and have not ended.
+    loads: AtomicUsize,
+}
+
+/// The executor as its handle and those who use it keep it.
+pub(crate) type ExecutorCell = Arc<SharedExecutor>;
 
 /// The right to use an executor until it is dropped. Never waits, so that no call from JavaScript stops the event loop.
-pub(crate) fn borrow(cell: &Mutex<Executor>) -> Result<MutexGuard<'_, Executor>> {
-    match cell.try_lock() {
+pub(crate) fn borrow(cell: &SharedExecutor) -> Result<MutexGuard<'_, Executor>> {
+    let contended = |why: &str| Err(failure(Status::Contended, format!("the executor is in use: {why}")));
+    if cell.loads.load(Ordering::Acquire) > 0 {
+        return contended("it lends its threads to a model that loads in the background");
+    }
+    match cell.executor.try_lock() {
         Ok(executor) => Ok(executor),
         Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => Err(failure(
-            Status::Contended,
-            "the executor is in use: it loads a model in the background, or its progress callback called it",
-        )),
+        Err(TryLockError::WouldBlock) => contended("its progress callback called it"),
+    }
+}
+
+/// The place of a load in the background, which has the executor to itself from its submission to its end: calls of
+/// JavaScript are refused, and what is running or was submitted before is waited for.
+pub(crate) struct Reservation(ExecutorCell);
+
+impl Reservation {
+    pub(crate) fn new(cell: ExecutorCell) -> Self {
+        cell.loads.fetch_add(1, Ordering::AcqRel);
+        Self(cell)
+    }
+
+    /// Waits for the executor; never on the thread of JavaScript.
+    pub(crate) fn wait(&self) -> MutexGuard<'_, Executor> {
+        self.0.executor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.0.loads.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// Runs `work` on an executor, or on the calling thread when there is none.
 pub(crate) fn on_executor<R>(
-    cell: Option<&Mutex<Executor>>,
+    cell: Option<&SharedExecutor>,
     work: impl FnOnce(&Executor) -> uform::Result<R>,
 ) -> Result<R> {
     match cell {
@@ -73,7 +104,8 @@ pub struct ExecutorDescription {
 
 impl CompiledExecutor {
     fn new(executor: Executor) -> Self {
-        Self { cell: RefCell::new(Some(Arc::new(Mutex::new(executor)))) }
+        let shared = SharedExecutor { executor: Mutex::new(executor), loads: AtomicUsize::new(0) };
+        Self { cell: RefCell::new(Some(Arc::new(shared))) }
     }
 
     /// The executor, unless it has been freed.

@@ -46,4 +46,5 @@ export type {
   LoadRamOptions,
   LoadVramOptions,
   PlanOptions,
+  RoleOptions,
 } from "./options.js";

@@ -12,8 +12,8 @@ use napi_derive::napi;
 use uform::{Executor, LoadOptions, Model, Progress, Status};
 
 use crate::environment::{self, Background};
-use crate::errors::{Result, failure, refused};
-use crate::executor::{CompiledExecutor, ExecutorCell, on_executor};
+use crate::errors::{Result, failed, failure, refused};
+use crate::executor::{CompiledExecutor, ExecutorCell, Reservation, on_executor};
 use crate::model::CompiledModel;
 use crate::options::LoadSettings;
 use crate::progress::{Notice, NoticeFunction, ProgressFunction, answered};
@@ -156,7 +156,7 @@ impl Drop for CompiledLoad {
     }
 }
 
-/// Loads on a thread of its own.
+/// Loads on a thread of its own, on an executor when its turn comes.
 fn load_deferred(
     cell: Option<ExecutorCell>,
     settings: LoadSettings,
@@ -178,11 +178,15 @@ fn load_deferred(
     });
     let options = settings.options(Some(report))?;
     let finished = Arc::clone(&load);
+    let reservation = cell.map(Reservation::new);
     let run = move || {
-        let result = on_executor(cell.as_deref(), |executor| work(executor, &options));
-        *finished.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        let result = match &reservation {
+            Some(reservation) => work(&reservation.wait(), &options),
+            None => work(&Executor::default(), &options),
+        };
+        *finished.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result.map_err(failed));
         // The executor is free again before JavaScript hears of the end.
-        drop(cell);
+        drop(reservation);
         notice.end();
     };
     std::thread::Builder::new()

@@ -15,11 +15,13 @@ import {
   loadSettings,
   loadVramNames,
   planNames,
+  withRole,
   type DeferredLoadOptions,
   type EmbedTextsOptions,
   type LoadRamOptions,
   type LoadVramOptions,
   type PlanOptions,
+  type RoleOptions,
 } from "./options.js";
 
 /** The files of a model's directory: their bytes by path inside it, with forward slashes, like "1_Pooling/config.json". */
@@ -90,7 +92,8 @@ export class Model implements Disposable {
 
   /**
    * Loading in its deferred form: on a thread of its own, never blocking this one. An executor that lends its threads
-   * is busy until the end, and answers "contended" meanwhile.
+   * belongs to the load from this call until its end, and answers "contended" to others meanwhile; the load itself waits
+   * for its turn, after the call that is running and the loads before it.
    */
   static readonly deferred = {
     /** As `Model.loadRam`. */
@@ -182,20 +185,20 @@ export class Model implements Disposable {
     return embedNow(this, null, texts, options);
   }
 
-  /** `embedTexts` of texts to search with. */
+  /** `embedTexts` of texts to search with. Another role is "invalid-argument". */
   embedQueries<Type extends Dtype = "f32">(
     texts: string | readonly string[],
-    options: Omit<EmbedTextsOptions<Type>, "role"> = {},
+    options: RoleOptions<EmbedTextsOptions<Type>> = {},
   ): Embeddings<Type> {
-    return embedNow(this, null, texts, { ...options, role: "query" });
+    return embedNow(this, null, texts, withRole("query", options));
   }
 
-  /** `embedTexts` of texts to be found. */
+  /** `embedTexts` of texts to be found. Another role is "invalid-argument". */
   embedDocuments<Type extends Dtype = "f32">(
     texts: string | readonly string[],
-    options: Omit<EmbedTextsOptions<Type>, "role"> = {},
+    options: RoleOptions<EmbedTextsOptions<Type>> = {},
   ): Embeddings<Type> {
-    return embedNow(this, null, texts, { ...options, role: "document" });
+    return embedNow(this, null, texts, withRole("document", options));
   }
 
   /** Ends this handle. The weights go with the last handle and the last deferred call. A second call does nothing. */

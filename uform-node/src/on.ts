@@ -3,7 +3,7 @@ import type { Embeddings } from "./embeddings.js";
 import type { Executor } from "./executor.js";
 import type { Dtype, EmbedOptions } from "./generated.js";
 import type { Model } from "./model.js";
-import type { DeferredEmbedTextsOptions, EmbedTextsOptions } from "./options.js";
+import { withRole, type DeferredEmbedTextsOptions, type EmbedTextsOptions, type RoleOptions } from "./options.js";
 
 /** The verbs of a model on an executor in their deferred form: each returns a promise and never blocks. */
 export class OnDeferred {
@@ -27,20 +27,20 @@ export class OnDeferred {
     return embedLater(this.#embedder, this.#executor, texts, options);
   }
 
-  /** `embedTexts` of texts to search with. */
+  /** `embedTexts` of texts to search with. Another role is "invalid-argument". */
   async embedQueries<Type extends Dtype = "f32">(
     texts: string | readonly string[],
-    options: Omit<DeferredEmbedTextsOptions<Type>, "role"> = {},
+    options: RoleOptions<DeferredEmbedTextsOptions<Type>> = {},
   ): Promise<Embeddings<Type>> {
-    return embedLater(this.#embedder, this.#executor, texts, { ...options, role: "query" });
+    return embedLater(this.#embedder, this.#executor, texts, withRole("query", options));
   }
 
-  /** `embedTexts` of texts to be found. */
+  /** `embedTexts` of texts to be found. Another role is "invalid-argument". */
   async embedDocuments<Type extends Dtype = "f32">(
     texts: string | readonly string[],
-    options: Omit<DeferredEmbedTextsOptions<Type>, "role"> = {},
+    options: RoleOptions<DeferredEmbedTextsOptions<Type>> = {},
   ): Promise<Embeddings<Type>> {
-    return embedLater(this.#embedder, this.#executor, texts, { ...options, role: "document" });
+    return embedLater(this.#embedder, this.#executor, texts, withRole("document", options));
   }
 }
 
@@ -72,20 +72,20 @@ export class On {
     return embedNow(this.model, this.executor, texts, options);
   }
 
-  /** `embedTexts` of texts to search with. */
+  /** `embedTexts` of texts to search with. Another role is "invalid-argument". */
   embedQueries<Type extends Dtype = "f32">(
     texts: string | readonly string[],
-    options: Omit<EmbedTextsOptions<Type>, "role"> = {},
+    options: RoleOptions<EmbedTextsOptions<Type>> = {},
   ): Embeddings<Type> {
-    return embedNow(this.model, this.executor, texts, { ...options, role: "query" });
+    return embedNow(this.model, this.executor, texts, withRole("query", options));
   }
 
-  /** `embedTexts` of texts to be found. */
+  /** `embedTexts` of texts to be found. Another role is "invalid-argument". */
   embedDocuments<Type extends Dtype = "f32">(
     texts: string | readonly string[],
-    options: Omit<EmbedTextsOptions<Type>, "role"> = {},
+    options: RoleOptions<EmbedTextsOptions<Type>> = {},
   ): Embeddings<Type> {
-    return embedNow(this.model, this.executor, texts, { ...options, role: "document" });
+    return embedNow(this.model, this.executor, texts, withRole("document", options));
   }
 
   /** As `Model.plan`, on this executor. */

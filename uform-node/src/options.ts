@@ -1,6 +1,6 @@
 import type { ArenaMatrix } from "./arena.js";
 import type { EmbedSettings, LoadSettings } from "./backend.js";
-import { count, known, numbered, optional, ordinals } from "./checks.js";
+import { count, known, numbered, optional, ordinals, refuse } from "./checks.js";
 import type { DataOf } from "./embeddings.js";
 import type { Executor } from "./executor.js";
 import { UFormError } from "./errors.js";
@@ -14,6 +14,7 @@ import {
   type Dtype,
   type EmbedOptions,
   type LoadOptions,
+  type Role,
 } from "./generated.js";
 
 /** How a model is loaded into RAM, and on whose threads. */
@@ -43,6 +44,12 @@ export interface EmbedTextsOptions<Type extends Dtype = "f32"> extends EmbedOpti
   /** Where the vectors go: a matrix of an arena, or a typed array with room for exactly them. */
   into?: ArenaMatrix<Type> | DataOf<Type>;
 }
+
+/** How texts are embedded by a verb whose name says their role. */
+export type RoleOptions<Options> = Omit<Options, "role"> & {
+  /** Not to be given: another role than that of the verb is refused. */
+  role?: never;
+};
 
 /** How texts are embedded by a deferred call. */
 export interface DeferredEmbedTextsOptions<Type extends Dtype = "f32"> extends EmbedTextsOptions<Type> {
@@ -87,6 +94,14 @@ export const embedTextsNames = [...embedNames, "progress", "dtype", "reports", "
 
 /** The names of the options of verbs that compute later. */
 export const deferredEmbedTextsNames = [...embedTextsNames, "signal"];
+
+/** The options of a verb whose name says the role. Another role among them contradicts it. */
+export function withRole<Options>(role: Role, options: RoleOptions<Options>): Options & { role: Role } {
+  if (options === null || typeof options !== "object") refuse("options", "an object", options);
+  const given: unknown = options.role;
+  if (given !== undefined && given !== role) refuse("role", `none, or "${role}" as the verb says`, given);
+  return { ...options, role } as Options & { role: Role };
+}
 
 /** Checks load options, which may have only the names given, and puts them into the backend's form. */
 export function loadSettings(

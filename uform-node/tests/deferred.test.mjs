@@ -164,6 +164,62 @@ test("an executor that lends its threads is contended until the load has ended",
   loaded.free();
 });
 
+test("a load in the background is never contended", async () => {
+  const lent = Executor.forRam({ threads: 1 });
+  for (let round = 0; round < 100; round += 1) {
+    const loads = [Model.deferred.loadRam(tiny(), { executor: lent }), Model.deferred.loadRam(tiny(), { executor: lent })];
+    try {
+      model.on(lent).embedTexts("a");
+    } catch (error) {
+      assert.match(error.message, /loads in the background/);
+    }
+    for (const loaded of await Promise.all(loads)) {
+      assert.equal(loaded.on(lent).embedTexts("a").rows, 1);
+      loaded.free();
+    }
+  }
+  lent.free();
+});
+
+test("a load in the background has the executor from its submission on, and waits for its turn", async () => {
+  const lent = Executor.forRam({ threads: 1 });
+  const refused = [
+    () => model.on(lent).embedTexts("a"),
+    () => lent.describe(),
+    () => lent.drain(),
+    () => Model.loadRam(tiny(), { executor: lent }),
+    () => model.plan(1, 0, { executor: lent }),
+  ];
+  const loads = [];
+  const stopping = new AbortController();
+  let later;
+  const { rows } = model.on(lent).embedTexts(long.slice(0, 50), {
+    // The loads cannot begin before this call has ended.
+    progress: () => {
+      if (loads.length > 0) return;
+      loads.push(Model.deferred.loadRam(tiny(), { executor: lent }));
+      loads.push(Model.deferred.loadRamFromBytes({}, { executor: lent }));
+      loads.push(Model.deferred.loadRam(tiny(), { executor: lent, signal: stopping.signal }));
+      stopping.abort("enough");
+      for (const call of refused) assert.throws(call, { code: "contended", message: /loads in the background/ });
+      later = assert.rejects(model.on(lent).deferred.embedTexts("a"), { code: "contended" });
+    },
+  });
+  assert.equal(rows, 50);
+  await later;
+  const [loaded, missing, stopped] = await Promise.allSettled(loads);
+  assert.deepEqual([missing.reason.code, stopped.reason], ["invalid-argument", "enough"]);
+  assert.equal(loaded.value.on(lent).embedTexts("a").rows, 1);
+
+  // The executor ends after the load that was submitted before.
+  const last = Model.deferred.loadRam(tiny(), { executor: lent });
+  lent.free();
+  for (const each of [loaded.value, await last]) {
+    assert.equal(each.embedTexts("a").rows, 1);
+    each.free();
+  }
+});
+
 test("one call too many is contended", async () => {
   const narrow = Executor.forRam({ threads: 1, deferredLimit: 2 });
   const calls = Array.from({ length: 3 }, () => model.on(narrow).deferred.embedTexts(long.slice(0, 100)));

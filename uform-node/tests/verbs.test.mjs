@@ -92,6 +92,23 @@ test("roles by name and by option are the same", async () => {
   assert.deepEqual(prompted.embedDocuments("the cat"), documents);
   assert.notDeepEqual(with_.embedTexts("the cat", { prompt: "" }).data, queries.data);
   assert.throws(() => with_.embedTexts("the cat", { promptName: "none-such" }), { code: "not-found" });
+  for (const [verb, role, other] of [["embedQueries", "query", "document"], ["embedDocuments", "document", "query"]]) {
+    const expected = role === "query" ? queries : documents;
+    for (const verbs of [prompted, with_, with_.deferred]) {
+      // Where promises reject, the other verbs throw.
+      const embed = async (options) => verbs[verb]("the cat", options);
+      assert.deepEqual(await embed({ role }), expected);
+      assert.deepEqual(await embed({ role: undefined }), expected);
+      for (const contradiction of [other, "as-given", null, 1]) {
+        const message = `role: expected none, or "${role}" as the verb says, found `;
+        await assert.rejects(embed({ role: contradiction }), (error) => {
+          assert.deepEqual([error.code, error.message.slice(0, message.length)], ["invalid-argument", message]);
+          return true;
+        });
+      }
+      await assert.rejects(embed(null), { code: "invalid-argument", message: /options/ });
+    }
+  }
   prompted.free();
 });
 

@@ -218,18 +218,19 @@ impl Deferred {
         Ok(())
     }
 
-    /// Waits for the end of the call, for `timeout` seconds at most, and gives its output and reports.
+    /// Waits for the end of the call, for `timeout` seconds at most, and gives its output and reports. A timeout means what it
+    /// means in C; without one it waits for as long as it takes.
     fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<(Py<PyAny>, Option<Rows>)> {
         let call = self.call(py)?;
+        if timeout.is_some_and(f64::is_nan) {
+            return Err(errors::invalid(py, "timeout: expected seconds, found NaN"));
+        }
         if !call.is_ended() {
             progress::refuse_inside(py, call.end.executor)?;
         }
-        let limit = timeout.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)));
-        let deadline = match limit {
-            // A time that is too far away for the clock never comes.
-            None | Some(Err(_)) => None,
-            Some(Ok(time)) => Instant::now().checked_add(time),
-        };
+        // A time that is negative or too far away for the clock never comes.
+        let limit = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let deadline = limit.and_then(|time| Instant::now().checked_add(time));
         loop {
             let left = deadline.map_or(SLICE, |deadline| deadline.saturating_duration_since(Instant::now()));
             let ended = py.detach(|| call.wait(left.min(SLICE)));

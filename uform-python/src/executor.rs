@@ -16,8 +16,11 @@ pub(crate) const NULL: u64 = 0;
 
 struct Handle(uform::Executor);
 
-// SAFETY: one thread uses the handle at a time, but for one case: while one waits in `drain` or `trim`, the executor's own
-// thread may use it in a callback, as the C interface lets callbacks do whatever others wait for.
+// SAFETY: the C interface lets one thread at a time use an executor, and beside it the executor's own thread inside of
+// callbacks while that one thread waits in `drain` or `trim`. `Executor::take` admits just these: it counts the holders under
+// the lock of the slot, which no build of the interpreter takes part in, and lets a second one in only where a thread-local of
+// ours says that it runs inside a callback and `Slot::waits` that the first one waits. A lock around the handle itself
+// would not do: whoever waits would keep the callbacks out that it waits for.
 unsafe impl Sync for Handle {}
 
 /// Where the handle is.
@@ -184,21 +187,32 @@ impl Executor {
             return py.detach(move || work(&lent)).or_raise(py);
         }
         lent.wait_only();
-        let ended = Arc::new(Signal::default());
-        let told = ended.clone();
-        let worker = std::thread::Builder::new().name("uform-wait".into()).spawn(move || {
-            let result = work(&lent);
-            drop(lent);
-            told.set();
-            result
-        })?;
-        while !py.detach(|| ended.wait(SLICE)) {
-            py.check_signals()?;
-        }
-        match worker.join() {
-            Ok(result) => result.or_raise(py),
-            Err(_) => Err(errors::exception(py, uform::Status::Internal, "waiting for the calls panicked")),
-        }
+        wait_apart(py, move || work(&lent))
+    }
+}
+
+/// Does on a thread of its own what waits for calls, while this one looks for signals; after one, `work` is left to end on
+/// its own. Where no thread is to be had, this one does it and looks for signals later.
+fn wait_apart(py: Python<'_>, work: impl FnOnce() -> uform::Result<()> + Send + 'static) -> PyResult<()> {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let ended = Arc::new(Signal::default());
+    let (given, told) = (work.clone(), ended.clone());
+    let run = move || {
+        let work = lock(&given).take();
+        let result = work.map_or(Ok(()), |work| work());
+        told.set();
+        result
+    };
+    let Ok(worker) = std::thread::Builder::new().name("uform-wait".into()).spawn(run) else {
+        let work = lock(&work).take();
+        return py.detach(|| work.map_or(Ok(()), |work| work())).or_raise(py);
+    };
+    while !py.detach(|| ended.wait(SLICE)) && !worker.is_finished() {
+        py.check_signals()?;
+    }
+    match worker.join() {
+        Ok(result) => result.or_raise(py),
+        Err(_) => Err(errors::exception(py, uform::Status::Internal, "waiting for the calls panicked")),
     }
 }
 
@@ -302,9 +316,17 @@ impl Executor {
         if self.is_null() {
             return Ok(());
         }
-        let handle = self.take(py, |slot| slot.handle.take())?;
-        py.detach(move || drop(handle));
-        Ok(())
+        self.check_turn(py)?;
+        if call::is_in_callback(self.shared().number) {
+            return Err(errors::invalid(py, "a completion callback cannot free its executor"));
+        }
+        match self.take(py, |slot| slot.handle.take())? {
+            None => Ok(()),
+            Some(handle) => wait_apart(py, move || {
+                drop(handle);
+                Ok(())
+            }),
+        }
     }
 }
 

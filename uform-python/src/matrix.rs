@@ -8,6 +8,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyMemoryView};
 use uform::Dtype;
 
 use crate::arena::{Place, View};
@@ -231,7 +232,7 @@ impl Matrix {
         let stride = self.strides[0] as usize;
         let one = Matrix::of(self.storage.clone(), first, 1, self.dimensions, stride, self.dtype);
         let row = Bound::new(py, MatrixRow(one))?;
-        Ok(pyo3::types::PyMemoryView::from(row.as_any())?.into_any())
+        Ok(PyMemoryView::from(row.as_any())?.into_any())
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
@@ -264,6 +265,27 @@ impl Matrix {
 
     fn __dlpack_device__(&self) -> (i32, i32) {
         dlpack::HOST
+    }
+
+    /// The matrix as an ndarray. NumPy asks for it where it got no buffer, and would otherwise say nothing of the reason:
+    /// that the arena was reset, or belongs to another process.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let view = PyMemoryView::from(slf.as_any())?;
+        let numpy = py.import("numpy")?;
+        match copy {
+            None => numpy.call_method1("asarray", (view, dtype)),
+            Some(copy) => {
+                let options = PyDict::new(py);
+                options.set_item("copy", copy)?;
+                numpy.call_method("array", (view, dtype), Some(&options))
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Models: loading with progress, what they say about themselves, and the verbs that compute.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::call::{Call, Deferred, Kept, Rows, rows};
 use crate::errors::{self, OrRaise};
 use crate::executor::{Executor, Lent, NULL};
-use crate::options::{Loading, Options, utf8};
+use crate::options::{Loading, Options, bytes};
 use crate::output::Output;
 use crate::progress::{Hook, Relay};
 use crate::wait::{SLICE, Signal};
@@ -89,17 +90,17 @@ impl Model {
         &self,
         py: Python<'_>,
         lent: Lent,
-        texts: &[&str],
+        texts: &[Cow<'_, [u8]>],
         options: uform::EmbedOptions,
         target: uform::RawMatrix,
     ) -> PyResult<Vec<uform::Report>> {
-        let bytes: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+        let texts: Vec<&[u8]> = texts.iter().map(AsRef::as_ref).collect();
         let mut reports =
             if options.reports { vec![uform::Report::default(); texts.len()] } else { Vec::new() };
         let wanted = options.reports.then_some(&mut reports[..]);
         py.detach(move || {
             // SAFETY: the output that the target stems from lives in the caller's frame.
-            let result = unsafe { self.inner.on(&lent).embed_texts_raw(&bytes, &options, target, wanted) };
+            let result = unsafe { self.inner.on(&lent).embed_texts_raw(&texts, &options, target, wanted) };
             drop(lent);
             result
         })
@@ -112,7 +113,7 @@ impl Model {
         &self,
         py: Python<'_>,
         executor: &Executor,
-        texts: &[&str],
+        texts: &[Cow<'_, [u8]>],
         mut options: uform::EmbedOptions,
         target: uform::RawMatrix,
         progress: Option<&Bound<'_, PyAny>>,
@@ -141,13 +142,13 @@ impl Model {
         &self,
         py: Python<'_>,
         lent: Lent,
-        texts: &[&str],
+        texts: &[Cow<'_, [u8]>],
         options: uform::EmbedOptions,
         target: uform::RawMatrix,
         kept: Option<Kept>,
     ) -> PyResult<Call> {
         py.detach(move || {
-            let texts = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+            let texts = texts.iter().map(|text| text.to_vec()).collect();
             // SAFETY: the output is kept until the call has ended.
             unsafe { Call::submit(&self.inner, &lent, texts, options, target, kept) }
         })
@@ -248,8 +249,7 @@ impl Model {
         text: Bound<'_, PyString>,
         options: Options,
     ) -> PyResult<Vec<(u32, bool, u64, u64)>> {
-        let texts = [text];
-        let text = utf8(py, &texts)?[0];
+        let text = text.to_str()?;
         let tokens = py.detach(|| self.inner.tokenize(text, &options.to_engine())).or_raise(py)?;
         let row = |token: uform::Token| (token.id, token.special, token.begin as u64, token.end as u64);
         Ok(tokens.into_iter().map(row).collect())
@@ -277,7 +277,7 @@ impl Model {
         progress: Option<&Bound<'_, PyAny>>,
         out: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<(Py<PyAny>, Option<Rows>)> {
-        let texts = utf8(py, &texts)?;
+        let texts = bytes(py, &texts)?;
         let output = self.prepare(py, texts.len(), &options, out)?;
         let (target, mut wishes) = (output.target(), options.to_engine());
         let reports = match executor.map(Bound::get).filter(|executor| !executor.is_null()) {
@@ -310,7 +310,7 @@ impl Model {
         progress: Option<&Bound<'_, PyAny>>,
         out: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Deferred> {
-        let texts = utf8(py, &texts)?;
+        let texts = bytes(py, &texts)?;
         let output = self.prepare(py, texts.len(), &options, out)?;
         let mut wishes = options.to_engine();
         let lent = executor.map_or_else(|| Ok(Lent::null()), |executor| executor.get().lend(py))?;

@@ -1,9 +1,10 @@
 //! What Python says about a call, in the engine's words. The Python layer has turned names into numbers.
 
-use pyo3::prelude::*;
-use pyo3::types::PyString;
+use std::borrow::Cow;
 
-use crate::errors;
+use pyo3::exceptions::PyUnicodeEncodeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 
 /// How texts are embedded.
 #[derive(FromPyObject)]
@@ -68,14 +69,18 @@ impl Loading {
     }
 }
 
-/// The UTF-8 of texts, which lies in the Python strings themselves.
-pub(crate) fn utf8<'a>(py: Python<'_>, texts: &'a [Bound<'_, PyString>]) -> PyResult<Vec<&'a str>> {
-    let read = |(row, text): (usize, &'a Bound<'_, PyString>)| {
-        text.to_str().map_err(|error| {
-            let failure = errors::invalid(py, &format!("texts[{row}] is not Unicode: {}", error.value(py)));
-            failure.set_cause(py, Some(error));
-            failure
-        })
+/// The UTF-8 of texts, which lies in the Python strings themselves. A string with lone surrogates has none; it gets bytes
+/// that are no UTF-8 either, so that its row fails in the engine as it does in every language.
+pub(crate) fn bytes<'a>(py: Python<'_>, texts: &'a [Bound<'_, PyString>]) -> PyResult<Vec<Cow<'a, [u8]>>> {
+    let read = |text: &'a Bound<'_, PyString>| match text.to_str() {
+        Ok(text) => Ok(Cow::Borrowed(text.as_bytes())),
+        Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(py) => {
+            // The method of `str` itself, as a subclass may have another one.
+            let arguments = (text, "utf-8", "surrogatepass");
+            let encoded = py.get_type::<PyString>().call_method1("encode", arguments)?;
+            Ok(Cow::Owned(encoded.cast::<PyBytes>()?.as_bytes().to_vec()))
+        }
+        Err(error) => Err(error),
     };
-    texts.iter().enumerate().map(read).collect()
+    texts.iter().map(read).collect()
 }

@@ -75,7 +75,7 @@ impl Hook {
             }
             *lock(&hook.told) = Some(now);
             let before = INSIDE.replace(hook.executor);
-            let result = crate::interpreter::enter(|py| {
+            let visit = |py: Python<'_>| {
                 let callback = lock(&hook.callback).as_ref().map(|callback| callback.clone_ref(py));
                 let go_on = || {
                     py.check_signals()?;
@@ -83,7 +83,12 @@ impl Hook {
                 };
                 // An exception takes its final form here, so that no code of Python runs under the lock below.
                 go_on().map_err(|failure| failure.into_value(py))
-            });
+            };
+            // On the null executor this is the caller's own thread, which is also at the end of the interpreter free to enter.
+            let result = match hook.executor {
+                executor::NULL => Python::try_attach(visit),
+                _ => crate::interpreter::enter(visit),
+            };
             INSIDE.set(before);
             match result {
                 Some(Ok(())) => ControlFlow::Continue(()),

@@ -109,6 +109,14 @@ def test_dlpack_versions(matrix: uform.Matrix, version: tuple[int, int] | None) 
     assert f'"{name}"' in repr(matrix.__dlpack__(max_version=version))
 
 
+def test_array_interface(matrix: uform.Matrix) -> None:
+    array = matrix.__array__()
+    assert (array == numpy.asarray(matrix)).all() and numpy.shares_memory(array, numpy.asarray(matrix))
+    assert matrix.__array__("float64").dtype == numpy.asarray(matrix, dtype="float64").dtype == numpy.float64
+    assert not numpy.shares_memory(matrix.__array__(copy=True), array)
+    assert not numpy.shares_memory(numpy.array(matrix), array)
+
+
 def test_dlpack_refuses_what_it_cannot_do(matrix: uform.Matrix) -> None:
     with pytest.raises(BufferError):
         matrix.__dlpack__(copy=True)
@@ -191,8 +199,18 @@ def test_arena(model: uform.Model, threads: uform.Executor) -> None:
     for dtype in ("b1", "i8", "f16", "f32"):
         assert not numpy.asarray(arena.allocate(3, 32, dtype)).any()
     assert arena.allocate(1 << 40, 0).shape == (1 << 40, 0)
-    for use in (memoryview, lambda old: old.__dlpack__(), lambda old: model.embed_texts(TEXTS, out=old)):
-        with pytest.raises(ValueError, match="reset since the matrix was allocated"):
+    uses: list[Callable[[uform.Matrix], object]] = [
+        memoryview,
+        lambda old: old[0],
+        lambda old: old.__dlpack__(),
+        lambda old: model.embed_texts(TEXTS, out=old),
+        numpy.asarray,
+        numpy.from_dlpack,
+        lambda old: numpy.array(old, dtype="float64"),
+        lambda old: numpy.stack([old, old]),
+    ]
+    for use in uses:
+        with pytest.raises(errors.InvalidArgumentError, match="reset since the matrix was allocated"):
             use(matrix)
     with pytest.raises(ValueError, match="elements are i8"):
         model.embed_texts(TEXTS, out=arena.allocate(3, 32, "i8"), dtype="f32")

@@ -82,30 +82,6 @@ def test_tokens_and_plan(model: uform.Model, threads: uform.Executor) -> None:
     assert model.plan(64, executor=threads) > 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "kind", "sentence"),
-    [
-        ((b"a cat",), {}, TypeError, "expected str, found bytes"),
-        ((["a", None],), {}, TypeError, "texts[1]: expected str, found NoneType"),
-        ((7,), {}, TypeError, "not iterable"),
-        (("\ud800",), {}, ValueError, "texts[0] is not Unicode"),
-        (("a",), {"dimensions": 33}, ValueError, "33"),
-        (("a",), {"dimensions": -1}, ValueError, "dimensions: expected a number that is not negative, found -1"),
-        (("a",), {"dtype": "f64"}, ValueError, "dtype: expected one of f32, f16, bf16, i8, u8, b1, found 'f64'"),
-        (("a",), {"role": "nobody"}, ValueError, "role: expected one of as-given, query, document, found 'nobody'"),
-        (("a",), {"prompt": "", "prompt_name": "query"}, ValueError, "expected one of the two at most"),
-        (("a",), {"output_scale": -1.0, "dtype": "i8"}, ValueError, "output_scale"),
-        (("a",), {"colour": "red"}, TypeError, "colour"),
-    ],
-)
-def test_arguments_that_are_refused(
-    on: uform.Model | uform.On, arguments: tuple, options: dict, kind: type[Exception], sentence: str
-) -> None:
-    with pytest.raises(kind) as raised:
-        on.embed_texts(*arguments, **options)
-    assert sentence in str(raised.value)
-
-
 def test_progress(on: uform.Model | uform.On) -> None:
     seen: list[tuple[int, int, threading.Thread]] = []
 
@@ -148,6 +124,7 @@ def test_progress_of_loading(path: str, threads: uform.Executor) -> None:
 INTERRUPTED = """
 import os, signal, sys, threading, time
 import uform
+signal.signal(signal.SIGINT, signal.default_int_handler)   # which jobs in the background of a shell ignore
 model = uform.Model.load_ram(path)
 texts = ["the quick brown fox jumps over the lazy dog " * 4] * 200_000
 threads = uform.Executor.for_ram(threads=2)
@@ -220,6 +197,25 @@ def test_deferred_timeout_and_cancel(model: uform.Model, threads: uform.Executor
     with pytest.raises(errors.CancelledError):
         later.result()
     assert time.monotonic() - before < 3
+
+
+@pytest.mark.parametrize("forever", [None, -1, -0.5, float("-inf"), float("inf"), 1e300])
+def test_timeouts_that_never_pass(model: uform.Model, threads: uform.Executor, forever: float | None) -> None:
+    """As `uform_deferred_wait` has it."""
+    assert model.on(threads).deferred.embed_texts(LONG[:200]).result(forever).shape == (200, 32)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_timeouts_that_are_refused(model: uform.Model, threads: uform.Executor, ended: bool) -> None:
+    later = model.on(threads).deferred.embed_texts(TEXTS if ended else LONG)
+    if ended:
+        later.result()
+    with pytest.raises(errors.InvalidArgumentError, match="timeout: expected seconds, found NaN"):
+        later.result(float("nan"))
+    with pytest.raises(errors.InvalidArgumentError, match="timeout: expected a number up to 1.79.*, found a number of 4001 bits"):
+        later.result(2**4000)
+    with pytest.raises(TypeError, match="timeout: expected float, found str"):
+        later.result("1")  # type: ignore[arg-type]
 
 
 def test_too_many_deferred_calls(model: uform.Model) -> None:
@@ -400,6 +396,7 @@ def test_progress_cannot_wait_for_its_executor(model: uform.Model, threads: ufor
         "result of the next": lambda: after.result(1),
         "drain": threads.drain,
         "trim": threads.trim,
+        "free": threads.free,
         "load": lambda: uform.Model.load_ram(path, threads),
     }
     found: dict[str, object] = {}
@@ -435,12 +432,12 @@ def test_progress_cannot_wait_for_its_executor(model: uform.Model, threads: ufor
     assert on.embed_texts("a cat").shape == (1, 32)
 
 
-def test_a_completion_callback_cannot_drain(model: uform.Model, threads: uform.Executor) -> None:
+def test_a_completion_callback_cannot_drain_or_free(model: uform.Model, threads: uform.Executor) -> None:
     found: list[object] = []
     told = threading.Event()
 
     def callback(_: uform.Deferred) -> None:
-        for wait_for_calls in (threads.trim, threads.drain):
+        for wait_for_calls in (threads.trim, threads.drain, threads.free):
             try:
                 found.append(wait_for_calls())
             except errors.InvalidArgumentError as error:
@@ -451,33 +448,57 @@ def test_a_completion_callback_cannot_drain(model: uform.Model, threads: uform.E
     blocker.add_done_callback(callback)
     model.on(threads).deferred.embed_texts(LONG[:200]).add_done_callback(lambda _: None)
     assert told.wait(30)
-    assert found == [None, "a completion callback cannot drain its executor"]
+    message = "a completion callback cannot {} its executor"
+    assert found == [None, message.format("drain"), message.format("free")]
+    assert model.on(threads).embed_texts("a cat").shape == (1, 32)
 
 
 @pytest.mark.parametrize("what", ["drain", "trim"])
 def test_waiting_for_the_calls_before(model: uform.Model, threads: uform.Executor, what: str) -> None:
-    """Two chains of calls that never end keep nobody waiting: there is always a call left."""
+    """Calls that are submitted while it waits keep nobody waiting, and are not kept waiting: two chains of calls, each of which
+    submits the next, always have one in line."""
     on = model.on(threads)
-    stopped = threading.Event()
-    count = 0
+    started, ended, stopped = threading.Event(), threading.Event(), threading.Event()
+    counts = {"before": 0, "meanwhile": 0, "after": 0}
+    failures: list[BaseException] = []
 
     def again(_: uform.Deferred) -> None:
-        nonlocal count
-        count += 1
-        if not stopped.is_set():
-            on.deferred.embed_texts(LONG[:20]).add_done_callback(again)
+        counts["after" if ended.is_set() else "meanwhile" if started.is_set() else "before"] += 1
+        try:
+            if not stopped.is_set():
+                on.deferred.embed_texts(LONG[:20]).add_done_callback(again)
+        except BaseException as error:  # noqa: BLE001 - the test reports it
+            failures.append(error)
 
+    def wait() -> None:
+        started.set()
+        getattr(threads, what)()
+        state["before done"], state["waiting"] = before.done(), threads.describe().deferred_waiting
+        ended.set()
+
+    state: dict[str, object] = {}
+    # Keeps the others in line until somebody waits for them.
+    on.deferred.embed_texts(LONG[:2000]).add_done_callback(lambda _: None)
     for _ in range(2):
         on.deferred.embed_texts(LONG[:20]).add_done_callback(again)
     before = on.deferred.embed_texts(LONG[:200])
-    waiter = threading.Thread(target=getattr(threads, what))
+    waiter = threading.Thread(target=wait)
     waiter.start()
-    waiter.join(10)
-    ended, was_done = not waiter.is_alive(), before.done()
-    stopped.set()
-    waiter.join(30)
-    assert ended and was_done and count >= 2
+    try:
+        assert ended.wait(20), "the chains keep it waiting"
+        assert state["before done"], "it did not wait"
+        assert state["waiting"] >= 1, "the chains had broken off"
+        before_more = counts["after"]
+        deadline = time.monotonic() + 10
+        while counts["after"] < before_more + 3 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert counts["after"] >= before_more + 3 and failures == []
+        assert counts["before"] == 0 and counts["meanwhile"] >= 1, "the callbacks were kept waiting"
+    finally:
+        stopped.set()
+        waiter.join(30)
     threads.drain()
+    assert threads.describe().deferred_waiting == 0
 
 
 def test_ctrl_c_while_draining(run_python: Callable[..., str]) -> None:

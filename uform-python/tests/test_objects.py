@@ -318,20 +318,6 @@ def test_freeing_while_others_use_it(model: uform.Model, sentences: list[str]) -
         assert later.result(0).shape == (100, 32)
 
 
-def test_the_end_of_the_interpreter(run_python: Callable[..., str]) -> None:
-    script = """
-import uform
-model = uform.Model.load_ram(path)
-threads = uform.Executor.for_ram(threads=2)
-long = ["the quick brown fox jumps over the lazy dog " * 4] * 3_000
-kept = model.on(threads).deferred.embed_texts(long, progress=lambda done, total: None)
-kept.add_done_callback(lambda later: None)
-model.on(threads).deferred.embed_texts(long).add_done_callback(print)
-print("end")
-"""
-    assert run_python(script).startswith("end\n")
-
-
 def test_warnings_go_to_the_logger(run_python: Callable[..., str]) -> None:
     script = """
 import logging, sys

@@ -59,14 +59,14 @@ impl<'call> On<'call> {
         Ok(embeddings.with_reports(reports))
     }
 
-    /// [`On::embed_texts`] with the role of queries.
+    /// [`On::embed_texts`] with the role of queries. Options with another role are an error.
     pub fn embed_queries(&self, texts: &[impl AsRef<str>], options: &EmbedOptions) -> Result<Embeddings> {
-        self.embed_texts(texts, &EmbedOptions { role: Role::Query, ..options.clone() })
+        self.embed_texts(texts, &options.clone().with_role(Role::Query, "embed_queries")?)
     }
 
-    /// [`On::embed_texts`] with the role of documents.
+    /// [`On::embed_texts`] with the role of documents. Options with another role are an error.
     pub fn embed_documents(&self, texts: &[impl AsRef<str>], options: &EmbedOptions) -> Result<Embeddings> {
-        self.embed_texts(texts, &EmbedOptions { role: Role::Document, ..options.clone() })
+        self.embed_texts(texts, &options.clone().with_role(Role::Document, "embed_documents")?)
     }
 
     /// Embeds texts into memory of the caller, whose element type replaces that of the options. It has one row per
@@ -206,14 +206,14 @@ impl OnDeferred<'_> {
         }
     }
 
-    /// Submits [`OnDeferred::embed_texts`] with the role of queries.
+    /// Submits what [`On::embed_queries`] does.
     pub fn embed_queries(&self, texts: Vec<String>, options: EmbedOptions) -> Result<Deferred<Embeddings>> {
-        self.embed_texts(texts, EmbedOptions { role: Role::Query, ..options })
+        self.embed_texts(texts, options.with_role(Role::Query, "embed_queries")?)
     }
 
-    /// Submits [`OnDeferred::embed_texts`] with the role of documents.
+    /// Submits what [`On::embed_documents`] does.
     pub fn embed_documents(&self, texts: Vec<String>, options: EmbedOptions) -> Result<Deferred<Embeddings>> {
-        self.embed_texts(texts, EmbedOptions { role: Role::Document, ..options })
+        self.embed_texts(texts, options.with_role(Role::Document, "embed_documents")?)
     }
 
     /// Submits what [`On::embed_texts_into`] does, without reports; the output moves in and comes back with the

@@ -211,6 +211,16 @@ impl fmt::Debug for EmbedOptions {
 }
 
 impl EmbedOptions {
+    /// These options with the role that the name of a verb says, which another one contradicts.
+    pub(crate) fn with_role(self, role: Role, verb: &str) -> Result<Self> {
+        match self.role {
+            found if found != Role::AsGiven && found != role => {
+                Err(Error::invalid(format!("role: expected none or {role} in {verb}, found {found}")))
+            }
+            _ => Ok(Self { role, ..self }),
+        }
+    }
+
     /// The options as the C interface takes them, borrowed from `self`.
     pub(crate) fn raw(&self) -> Result<sys::uform_embed_options_t> {
         let (prompt_name, prompt) = match &self.prompt {

@@ -94,7 +94,7 @@ pub struct uform_arena_t {
 pub struct uform_deferred_t {
     _unused: [u8; 0],
 }
-#[doc = " Host threads or device streams with their scratch. Runs one call at a time, in the order of submission, and serves\n any number of models of its residency. Wherever one is taken, NULL is the null executor: it owns nothing and\n computes on the calling thread."]
+#[doc = " Host threads or device streams with their scratch. Runs one call at a time, in the order of submission, and serves\n any number of models of its residency. Wherever one is taken, NULL is the null executor: it owns nothing and\n computes on the calling thread. One thread at a time may use an executor; callbacks of its own calls may, as their\n types say, while that thread waits in one of its functions."]
 #[repr(C)]
 #[derive(Debug)]
 pub struct uform_executor_t {
@@ -151,7 +151,7 @@ pub struct uform_matrix_t {
     #[doc = " Zero."]
     pub reserved: u32,
 }
-#[doc = " Called now and then on a computing thread with the work done so far and the whole of it: bytes while loading, rows\n while embedding. A return value other than zero stops the call, which then ends as cancelled. It must not unwind."]
+#[doc = " Called now and then on a computing thread with the work done so far and the whole of it: bytes while loading, rows\n while embedding. A return value other than zero stops the call, which then ends as cancelled. It must not unwind. Of\n the executor that computes it may use what does not wait: describe it, submit deferred calls. A call on it that\n waits is `INVALID_ARGUMENT`, and it must not be freed."]
 pub type uform_progress_t = ::core::option::Option<
     unsafe extern "C" fn(context: *mut ::core::ffi::c_void, done: u64, total: u64) -> i32,
 >;

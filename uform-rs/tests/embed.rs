@@ -80,6 +80,30 @@ fn roles_and_prompts() {
     );
     assert_ne!(query, embed(Role::Query, Prompt::Text(String::new())));
 
+    for (role, other) in [(Role::Query, Role::Document), (Role::Document, Role::Query)] {
+        let with = |role| EmbedOptions { role, ..options() };
+        let threads = Executor::for_ram(&[], None, 1, 0).unwrap();
+        let verbs = |options: &EmbedOptions| match role {
+            Role::Query => (
+                model.embed_queries(&["a cat"], options),
+                model.on(&threads).deferred().embed_queries(vec!["a cat".into()], options.clone()),
+            ),
+            _ => (
+                model.embed_documents(&["a cat"], options),
+                model.on(&threads).deferred().embed_documents(vec!["a cat".into()], options.clone()),
+            ),
+        };
+        let (now, later) = verbs(&with(role));
+        assert_eq!(
+            (now.unwrap(), later.unwrap().wait().unwrap()),
+            (embed(role, Prompt::Model), embed(role, Prompt::Model))
+        );
+        let (now, later) = verbs(&with(other));
+        let facts = [role.name(), other.name(), "role: expected none or"];
+        fails(now, Status::InvalidArgument, &facts);
+        fails(later.map(|_| ()), Status::InvalidArgument, &facts);
+    }
+
     let named = |name: &str| EmbedOptions { prompt: Prompt::Name(name.into()), ..Default::default() };
     fails(model.embed_texts(&["a"], &named("nobody")), Status::NotFound, &["nobody", "query"]);
     fails(model.embed_texts(&["a"], &named("")), Status::InvalidArgument, &["empty"]);

@@ -15,7 +15,8 @@ use super::values::{UFORM_RESIDENCY_RAM, numbered, uform_residency_t};
 
 /// Host threads or device streams with their scratch. Runs one call at a time, in the order of submission, and serves
 /// any number of models of its residency. Wherever one is taken, NULL is the null executor: it owns nothing and
-/// computes on the calling thread.
+/// computes on the calling thread. One thread at a time may use an executor; callbacks of its own calls may, as their
+/// types say, while that thread waits in one of its functions.
 pub struct uform_executor_t {
     pub(super) executor: Arc<Executor>,
 }

@@ -71,7 +71,9 @@ pub struct uform_matrix_t {
 }
 
 /// Called now and then on a computing thread with the work done so far and the whole of it: bytes while loading, rows
-/// while embedding. A return value other than zero stops the call, which then ends as cancelled. It must not unwind.
+/// while embedding. A return value other than zero stops the call, which then ends as cancelled. It must not unwind. Of
+/// the executor that computes it may use what does not wait: describe it, submit deferred calls. A call on it that
+/// waits is `INVALID_ARGUMENT`, and it must not be freed.
 pub type uform_progress_t = Option<unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> i32>;
 
 /// The value of that number; `InvalidArgument` naming the argument and what was expected when there is none.

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { Arena, Executor, Model, On, UFormError, type Embeddings, type Status } from "uform";
+import { Arena, Executor, Model, On, UFormError, type Embeddings, type EmbedTextsOptions, type Status } from "uform";
 
 const tiny = fileURLToPath(new URL("../../../tests/conformance/models/bert-mean", import.meta.url));
 
@@ -38,7 +38,12 @@ test("the type of the elements follows the options", async () => {
     [2 * model.dimensions, model.dimensions, model.dimensions, Math.ceil(model.dimensions / 8), "ok"],
   );
   // @ts-expect-error: roles are chosen by the name of the verb.
-  assert.throws(() => on.embedQueries("a cat", { role: "document", token_limit: 3 }), { code: "invalid-argument" });
+  assert.throws(() => on.embedQueries("a cat", { role: "document" }), { code: "invalid-argument", message: /^role/ });
+  const given: EmbedTextsOptions = { role: "query" };
+  // @ts-expect-error: so they are where the options are made elsewhere.
+  assert.equal(model.embedQueries("a cat", given).rows, 1);
+  // @ts-expect-error: and in the deferred form.
+  await assert.rejects(on.deferred.embedDocuments("a cat", given), { code: "invalid-argument", message: /^role/ });
   // @ts-expect-error: there is no such type.
   assert.throws(() => on.embedTexts("a cat", { dtype: "f64" }), { code: "invalid-argument" });
 });

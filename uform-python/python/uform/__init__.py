@@ -36,7 +36,7 @@ from ._uform import Matrix
 from .arena import Arena
 from .deferred import Deferred
 from .errors import Error
-from .executor import Executor
+from .executor import Executor, free_all
 from .model import Model, On
 from .verbs import OnDeferred
 
@@ -115,5 +115,7 @@ def set_log_callback(callback: Callable[[str], object] | None) -> None:
 
 
 __version__ = version()
+# Called in reverse order: callbacks of calls in line still run, and after that nothing enters the interpreter any more.
 atexit.register(_uform.interpreter_ends)
+atexit.register(free_all)
 set_log_callback(logging.getLogger("uform").warning)

@@ -1,5 +1,7 @@
 """Names and enumerations of the arguments, turned into the numbers of the compiled half."""
 
+import operator
+import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, TypedDict, TypeVar
@@ -19,6 +21,13 @@ Outcome = tuple[Any, list[tuple[int, bool, int, int]] | None]
 """The output of a call, and what became of each row: status, truncated or not, tokens found, tokens kept."""
 
 Number = TypeVar("Number", bound=IntEnum)
+
+MOST = 2 * sys.maxsize + 1
+"""The largest number of things, which is that of the C interface's `size_t`."""
+MOST_ORDINAL = 2**31 - 1
+"""The largest number of a memory domain or device."""
+LEAST_SCALE, MOST_SCALE = 2.0**-149, 2.0**128 - 2.0**104
+"""The smallest and largest positive binary32."""
 
 
 class RawOptions(TypedDict):
@@ -47,13 +56,25 @@ class RawLoading(TypedDict):
     memory_domains: list[int]
 
 
+def shown(value: object) -> str:
+    """How a value reads in the sentence of an error. Python refuses to write out very long numbers."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of {value.bit_length()} bits"
+    return repr(value)
+
+
+def wrong_type(argument: str, expected: str, value: object) -> TypeError:
+    """The error of a value of a type that the argument does not take."""
+    return TypeError(f"{argument}: expected {expected}, found {type(value).__name__}")
+
+
 def member(kind: type[Number], value: Number | str, argument: str) -> Number:
     """The member of an enumeration that `value` is or names."""
     try:
         return kind(value)  # type: ignore[arg-type]
     except ValueError:
         names = ", ".join(str(known) for known in kind)
-        raise InvalidArgumentError(f"{argument}: expected one of {names}, found {value!r}") from None
+        raise InvalidArgumentError(f"{argument}: expected one of {names}, found {shown(value)}") from None
 
 
 def class_number(kind: type[Number], value: Number | str | None, argument: str) -> int:
@@ -61,18 +82,69 @@ def class_number(kind: type[Number], value: Number | str | None, argument: str) 
     return 0 if value is None else int(member(kind, value, argument))
 
 
+def integer(value: Any, argument: str, most: int) -> int:
+    """A whole number from zero on."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise wrong_type(argument, "int", value) from None
+    if not 0 <= number <= most:
+        raise InvalidArgumentError(f"{argument}: expected a number from 0 to {most}, found {shown(number)}")
+    return number
+
+
 def count(value: int | None, argument: str) -> int:
     """A number of things, where none is given as zero."""
-    if value is None:
-        return 0
-    if value < 0:
-        raise InvalidArgumentError(f"{argument}: expected a number that is not negative, found {value}")
+    return 0 if value is None else integer(value, argument, MOST)
+
+
+def addresses(values: Iterable[int], argument: str) -> list[int]:
+    """Addresses of what the caller lends."""
+    return [integer(value, f"{argument}[{index}]", MOST) for index, value in enumerate(values)]
+
+
+def domains(values: Iterable[int], argument: str = "memory_domains") -> list[int]:
+    """Numbers of memory domains or devices."""
+    return [integer(value, f"{argument}[{index}]", MOST_ORDINAL) for index, value in enumerate(values)]
+
+
+def real(value: Any, argument: str) -> float:
+    """A number that need not be whole."""
+    if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+        raise wrong_type(argument, "float", value)
+    try:
+        return float(value)
+    except OverflowError:
+        most = sys.float_info.max
+        raise InvalidArgumentError(f"{argument}: expected a number up to {most}, found {shown(value)}") from None
+
+
+def scale(value: float | None) -> float:
+    """What values are multiplied with, where zero is the default. The C interface has 32 bits for it."""
+    number = 0.0 if value is None else real(value, "output_scale")
+    if number != 0 and not LEAST_SCALE <= number <= MOST_SCALE:
+        expected = f"0 or a number from {LEAST_SCALE} to {MOST_SCALE}"
+        raise InvalidArgumentError(f"output_scale: expected {expected}, found {shown(value)}")
+    return number
+
+
+def unicode(value: Any, argument: str) -> str:
+    """A text that has an encoding in UTF-8."""
+    if not isinstance(value, str):
+        raise wrong_type(argument, "str", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"{argument}: expected Unicode, found a lone surrogate at {error.start}") from None
     return value
 
 
-def domains(values: Iterable[int]) -> list[int]:
-    """Numbers of memory domains or devices."""
-    return [int(value) for value in values]
+def role_of_verb(role: Role, verb: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a verb whose name says the role. Another role among them contradicts it."""
+    given = options.get("role")
+    if given is not None and member(Role, given, "role") is not role:
+        raise InvalidArgumentError(f"role: expected none or {role} in {verb}, found {shown(given)}")
+    return {**options, "role": role}
 
 
 def normalize_number(value: Normalize | str | bool | None) -> int:
@@ -104,15 +176,15 @@ def embedding(
         raise InvalidArgumentError("prompt and prompt_name: expected one of the two at most")
     return {
         "role": Role.AS_GIVEN if role is None else member(Role, role, "role"),
-        "prompt": prompt,
-        "prompt_name": prompt_name,
+        "prompt": None if prompt is None else unicode(prompt, "prompt"),
+        "prompt_name": None if prompt_name is None else unicode(prompt_name, "prompt_name"),
         "dimensions": count(dimensions, "dimensions"),
         "normalize": normalize_number(normalize),
         "length": member(Length, length, "length"),
         "token_limit": count(token_limit, "token_limit"),
         "token_budget": count(token_budget, "token_budget"),
         "reproducible": reproducible,
-        "output_scale": 0.0 if output_scale is None else output_scale,
+        "output_scale": scale(output_scale),
         "dtype": None if dtype is None else member(Dtype, dtype, "dtype"),
         "reports": reports,
     }
@@ -139,9 +211,9 @@ def as_texts(texts: str | Sequence[str] | Iterable[str]) -> list[str]:
     if isinstance(texts, str):
         return [texts]
     if isinstance(texts, (bytes, bytearray, memoryview)):
-        raise TypeError(f"texts: expected str, found {type(texts).__name__}")
+        raise wrong_type("texts", "str", texts)
     listed = list(texts)
     for row, text in enumerate(listed):
         if not isinstance(text, str):
-            raise TypeError(f"texts[{row}]: expected str, found {type(text).__name__}")
+            raise wrong_type(f"texts[{row}]", "str", text)
     return listed

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from . import _uform
-from ._options import Outcome
+from ._options import Outcome, real
 
 Result = TypeVar("Result", covariant=True)
 
@@ -32,8 +32,9 @@ class Deferred(Generic[Result]):
 
     def result(self, timeout: float | None = None) -> Result:
         """Waits for the end of the call and gives what the verb gives, or raises what it raises. `TimedOutError` when it has
-        not ended after `timeout` seconds; the call goes on."""
-        return self._finish(self._handle.result(timeout))
+        not ended after `timeout` seconds; the call goes on. None, a negative or an infinite timeout waits for as long as it
+        takes, zero does not wait, and NaN is an `InvalidArgumentError`."""
+        return self._finish(self._handle.result(None if timeout is None else real(timeout, "timeout")))
 
     def add_done_callback(self, callback: "Callable[[Deferred[Result]], object]") -> None:
         """Has `callback` called once with this object when the call has ended: on the executor's thread, or at once if it has

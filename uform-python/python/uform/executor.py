@@ -1,12 +1,29 @@
 """Executors: the host threads or device streams that calls run on."""
 
+import weakref
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from . import _uform
 from ._generated import CPUClass, ExecutorDescription, GPUClass, Mood, Residency
-from ._options import class_number, count, domains, member
+from ._options import addresses, class_number, count, domains, member
+from .errors import ForkedError
+
+_alive: "set[weakref.ref[Executor]]" = set()
+"""The executors that own threads."""
+
+
+def free_all() -> None:
+    """Frees every executor of this process; what the interpreter does first when it exits."""
+    for reference in tuple(_alive):
+        executor = reference()
+        if executor is not None:
+            try:
+                executor.free()
+            except ForkedError:
+                # The process from which this one was forked frees it.
+                pass
 
 
 class Executor:
@@ -14,7 +31,8 @@ class Executor:
     models. Made without arguments it is the null executor, which owns nothing and computes on the calling thread.
 
     Any thread may use it: one that finds it in use waits, with the interpreter released. In a forked child it answers
-    `ForkedError`; make a new one there. Leaving a `with` block frees it.
+    `ForkedError`; make a new one there. Leaving a `with` block frees it, and so does the exit of the interpreter: before it
+    ends, the deferred calls in line run and their callbacks are called. Ctrl-C ends that wait and drops what is left.
     """
 
     __slots__ = ("_handle", "__weakref__")
@@ -28,6 +46,7 @@ class Executor:
     def _of(cls, handle: _uform.Executor) -> Self:
         self = cls.__new__(cls)
         self._handle = handle
+        _alive.add(weakref.ref(self, _alive.discard))
         return self
 
     @classmethod
@@ -61,7 +80,8 @@ class Executor:
         outlive the executor. Answers `UnsupportedError` until borrowing is designed."""
         number = class_number(CPUClass, cpu_class, "cpu_class")
         numbers = domains(memory_domains)
-        return cls._of(_uform.Executor.on_pool(numbers, number, pool, count(deferred_limit, "deferred_limit")))
+        limit = count(deferred_limit, "deferred_limit")
+        return cls._of(_uform.Executor.on_pool(numbers, number, count(pool, "pool"), limit))
 
     @classmethod
     def for_vram(
@@ -78,11 +98,11 @@ class Executor:
         streams with the addresses `streams`. Answers `UnsupportedError`: this version computes in RAM only."""
         return cls._of(
             _uform.Executor.for_vram(
-                domains(devices),
+                domains(devices, "devices"),
                 class_number(GPUClass, gpu_class, "gpu_class"),
                 domains(memory_domains),
                 class_number(CPUClass, cpu_class, "cpu_class"),
-                list(streams),
+                addresses(streams, "streams"),
                 count(scratch_limit, "scratch_limit"),
                 count(deferred_limit, "deferred_limit"),
             )
@@ -119,7 +139,8 @@ class Executor:
 
     def free(self) -> None:
         """Runs every deferred call, joins the threads and ends the executor. A second time it does nothing. Deferred calls keep
-        their results, and arenas their memory."""
+        their results, and arenas their memory. Ctrl-C ends the wait, and the executor ends all the same when those calls have.
+        `InvalidArgumentError` in a callback of a deferred call of this executor."""
         self._handle.free()
 
     def __enter__(self) -> Self:

@@ -16,7 +16,7 @@ from ._generated import (
     Role,
     Token,
 )
-from ._options import RawLoading, count, domains, embedding, loading
+from ._options import RawLoading, count, domains, embedding, loading, unicode
 from .errors import InvalidArgumentError, MissingFileError, NotFoundError
 from .executor import Executor
 from .verbs import OnDeferred, Verbs
@@ -110,7 +110,8 @@ class Model(Verbs):
         bytes or other buffers. They are copied as far as needed and not kept. Otherwise as `load_ram`."""
         raw = loading(precision=precision, reading=reading, memory_domains=memory_domains, cpu_class=cpu_class)
         try:
-            handle = _uform.Model.load_ram_from_bytes(list(files.items()), _handle_of(executor), raw, progress)
+            named = [(unicode(name, f"files[{name!r}]"), buffer) for name, buffer in files.items()]
+            handle = _uform.Model.load_ram_from_bytes(named, _handle_of(executor), raw, progress)
         except NotFoundError as error:
             raise MissingFileError(str(error)) from None
         return cls._of(handle, None)
@@ -126,7 +127,7 @@ class Model(Verbs):
     ) -> Self:
         """Would load a model into the memory of GPUs. Answers `UnsupportedError`: this version computes in RAM only."""
         raw = loading(precision=precision, reading=reading)
-        handle = _uform.Model.load_vram(os.fspath(path), executor._handle, domains(devices), raw)
+        handle = _uform.Model.load_vram(os.fspath(path), executor._handle, domains(devices, "devices"), raw)
         return cls._of(handle, None)
 
     def on(self, executor: Executor) -> "On":
@@ -162,7 +163,7 @@ class Model(Verbs):
         """Splits one text into tokens, after the prompt that the options choose: all of them, also those beyond the limit, which
         embedding cuts off. With `length="refuse"` a text that has such is an `InvalidArgumentError`."""
         raw = embedding(role=role, prompt=prompt, prompt_name=prompt_name, length=length, token_limit=token_limit)
-        return [Token(*token) for token in self._handle.tokenize(text, raw)]
+        return [Token(*token) for token in self._handle.tokenize(unicode(text, "text"), raw)]
 
     def plan(
         self,

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 from . import _uform
 from ._arrays import Vectors, as_vectors
 from ._generated import Dtype, Length, Normalize, Report, Role
-from ._options import Outcome, as_texts, embedding
+from ._options import Outcome, as_texts, embedding, role_of_verb
 from .deferred import Deferred
 from .errors import status_of
 
@@ -104,7 +104,8 @@ class Verbs:
           else "f32". bf16 arrives as 16-bit integers with its bits; b1 as bytes of eight dimensions, the first in the most
           significant bit.
         - `output_scale`: what values are multiplied with before they are rounded to i8 or u8; 127 by default.
-        - `reports`: asks for a report per text. A bad row is then NaN and says why; without reports it fails the call.
+        - `reports`: asks for a report per text. A bad row is then NaN and says why; without reports it fails the call as
+          `RowFailedError`, which names the row. Bad are refused lengths, and strings with lone surrogates, which no UTF-8 has.
         - `progress`: called with the rows done and all rows, on the calling thread, from time to time. An exception in
           it ends the call and is raised; an answer of `False` ends it with `CancelledError`.
         - `out`: where the rows go: a matrix of an arena, or a writable buffer with two axes, whose rows may lie apart.
@@ -146,8 +147,8 @@ class Verbs:
         self, texts: Iterable[str], *, reports: Literal[True], out: Out, **options: Unpack[RoleOptions]
     ) -> tuple[Out, list[Report]]: ...
     def embed_queries(self, texts: Iterable[str], **options: Any) -> Any:
-        """`embed_texts` with the role of queries."""
-        return self.embed_texts(texts, role=Role.QUERY, **options)
+        """`embed_texts` with the role of queries. Another role is an `InvalidArgumentError`."""
+        return self.embed_texts(texts, **role_of_verb(Role.QUERY, "embed_queries", options))
 
     @overload
     def embed_documents(
@@ -166,8 +167,8 @@ class Verbs:
         self, texts: Iterable[str], *, reports: Literal[True], out: Out, **options: Unpack[RoleOptions]
     ) -> tuple[Out, list[Report]]: ...
     def embed_documents(self, texts: Iterable[str], **options: Any) -> Any:
-        """`embed_texts` with the role of documents."""
-        return self.embed_texts(texts, role=Role.DOCUMENT, **options)
+        """`embed_texts` with the role of documents. Another role is an `InvalidArgumentError`."""
+        return self.embed_texts(texts, **role_of_verb(Role.DOCUMENT, "embed_documents", options))
 
 
 class OnDeferred:
@@ -229,8 +230,8 @@ class OnDeferred:
         self, texts: Iterable[str], *, reports: Literal[True], out: Out, **options: Unpack[RoleOptions]
     ) -> Deferred[tuple[Out, list[Report]]]: ...
     def embed_queries(self, texts: Iterable[str], **options: Any) -> Any:
-        """`embed_texts` with the role of queries."""
-        return self.embed_texts(texts, role=Role.QUERY, **options)
+        """`embed_texts` with the role of queries. Another role is an `InvalidArgumentError`."""
+        return self.embed_texts(texts, **role_of_verb(Role.QUERY, "embed_queries", options))
 
     @overload
     def embed_documents(
@@ -249,5 +250,5 @@ class OnDeferred:
         self, texts: Iterable[str], *, reports: Literal[True], out: Out, **options: Unpack[RoleOptions]
     ) -> Deferred[tuple[Out, list[Report]]]: ...
     def embed_documents(self, texts: Iterable[str], **options: Any) -> Any:
-        """`embed_texts` with the role of documents."""
-        return self.embed_texts(texts, role=Role.DOCUMENT, **options)
+        """`embed_texts` with the role of documents. Another role is an `InvalidArgumentError`."""
+        return self.embed_texts(texts, **role_of_verb(Role.DOCUMENT, "embed_documents", options))
