@@ -184,8 +184,13 @@ fn statuses_with(value: f32, tensor: &str, precision: Precision) -> [Status; 2] 
 fn weights_that_are_not_finite_fail_the_rows() {
     let layer = "encoder.layer.0.";
     for precision in PRECISIONS {
-        for part in ["attention.self.query", "attention.self.value", "attention.output.dense", "output.dense"]
-        {
+        for part in [
+            "attention.self.query",
+            "attention.self.value",
+            "attention.output.dense",
+            "intermediate.dense",
+            "output.dense",
+        ] {
             let tensor = format!("{layer}{part}.weight");
             for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 let found = statuses_with(value, &tensor, precision);
