@@ -151,22 +151,23 @@ typedef int32_t uform_dtype_t;
 /// Bits, set where the value is positive: eight to a byte, the first dimension in the most significant bit.
 #define UFORM_DTYPE_B1 6
 
-/// The type of the matmuls' inputs inside a model; sums are f32 in each.
+/// The type of the factors of a transformer's matrix products. Sums are f32, or whole numbers of i8; embeddings, norms, pooling
+/// and the modules behind it are in f32 in each. Every class computes in every precision.
 typedef int32_t uform_precision_t;
 
-/// The type of the file where the class has it, else f32.
+/// The type of the file where the class has instructions for it, else f32.
 #define UFORM_PRECISION_AUTO 0
 
 /// IEEE 754 binary32.
 #define UFORM_PRECISION_F32 1
 
-/// The upper 16 bits of a binary32.
+/// The upper 16 bits of a binary32, rounded to nearest even; so are the factors of attention where the class has it.
 #define UFORM_PRECISION_BF16 2
 
-/// IEEE 754 binary16.
+/// IEEE 754 binary16, with attention in f32.
 #define UFORM_PRECISION_F16 3
 
-/// Signed bytes with scales per row and per channel.
+/// Signed bytes with scales per row and per output channel, found from weights and texts alone; attention is as in bf16.
 #define UFORM_PRECISION_I8 4
 
 /// Where weights lie and outputs land.

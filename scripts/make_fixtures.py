@@ -5,7 +5,8 @@
     ENVIRONMENT/bin/python scripts/make_fixtures.py conformance
 
 `parity` writes tests/data/parity: vectors of all-MiniLM-L6-v2. `conformance` writes tests/conformance: tiny random
-models and the cases that every language's runner goes through. Both are seeded and computed on one thread.
+models and the cases that every language's runner goes through. Both are seeded and computed on one thread, with the
+instructions of AVX2 alone: with others the last bits are other ones.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import os
 import pathlib
 
 os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", TRANSFORMERS_VERBOSITY="error", CUDA_VISIBLE_DEVICES="")
+os.environ.update(ATEN_CPU_CAPABILITY="avx2", MKL_ENABLE_INSTRUCTIONS="AVX2", ONEDNN_MAX_CPU_ISA="AVX2")
 
 TESTS = pathlib.Path(__file__).resolve().parents[1] / "tests"
 

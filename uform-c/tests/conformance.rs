@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use uform_c::base::{Dtype, Error, Result, Status};
 use uform_c::executors::Executor;
 use uform_c::models::{
-    EmbedOptions, Length, LoadOptions, Model, Normalize, Output, Prompt, Report, Role, Source,
+    EmbedOptions, Length, LoadOptions, Model, Normalize, Output, Precision, Prompt, Report, Role, Source,
 };
 
 use support::{NOTHING_YET, repository};
@@ -60,12 +60,13 @@ impl Suite {
 
     /// Loads the model of a case, by its path or, where the case changes it, from bytes.
     fn load(&self, case: &Value) -> Result<Arc<Model>> {
+        let options = load_options(case);
         let name = case["model"].as_str().expect("a model");
         let folder = self.folder.join("models").join(name);
         let Some(derive) = case.get("derive") else {
             let path =
                 case.get("path").map_or(folder.clone(), |path| folder.join(path.as_str().expect("a path")));
-            return Model::load_ram(Source::Path(&path), &LoadOptions::default(), Some(&self.executor));
+            return Model::load_ram(Source::Path(&path), &options, Some(&self.executor));
         };
         known_keys(derive, &["remove", "replace", "patch", "truncate"]);
         let listed = self.document["models"][name]["files"].as_array().expect("files").iter();
@@ -88,7 +89,7 @@ impl Suite {
             files.get_mut(file).unwrap().truncate(length.as_u64().unwrap() as usize);
         }
         let named: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (&name[..], &bytes[..])).collect();
-        Model::load_ram(Source::Files(&named), &LoadOptions::default(), Some(&self.executor))
+        Model::load_ram(Source::Files(&named), &options, Some(&self.executor))
     }
 
     fn embed(
@@ -120,6 +121,13 @@ impl Suite {
         );
         Ok(Outcome { rows: rows.map(|row| row[..width].to_vec()).collect(), reports, dimensions })
     }
+}
+
+fn load_options(case: &Value) -> LoadOptions<'static> {
+    let Some(name) = case.get("precision") else { return LoadOptions::default() };
+    let all = [Precision::Auto, Precision::F32, Precision::Bf16, Precision::F16, Precision::I8];
+    let precision = all.into_iter().find(|precision| Some(precision.name()) == name.as_str());
+    LoadOptions { precision: precision.expect("a known precision"), ..LoadOptions::default() }
 }
 
 fn options(case: &Value) -> (EmbedOptions<'_>, Dtype) {
@@ -180,6 +188,7 @@ fn check_rows(expect: &Value, outcome: &Outcome, dtype: Dtype, worst: &mut f64) 
     let rows = expect["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), outcome.rows.len());
     let allowed = expect["difference"].as_f64().expect("a difference");
+    let mut largest = 0.0f64;
     for (index, (row, (bytes, report))) in
         rows.iter().zip(outcome.rows.iter().zip(&outcome.reports)).enumerate()
     {
@@ -204,7 +213,11 @@ fn check_rows(expect: &Value, outcome: &Outcome, dtype: Dtype, worst: &mut f64) 
                     found <= allowed,
                     "row {index}: expected a difference of at most {allowed}, found {found}"
                 );
-                *worst = worst.max(found / allowed.max(f64::MIN_POSITIVE));
+                largest = largest.max(found);
+                // Units of the other types are none or one.
+                if dtype == Dtype::F32 {
+                    *worst = worst.max(found / allowed);
+                }
             }
             None => {
                 let mut elements = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
@@ -215,13 +228,16 @@ fn check_rows(expect: &Value, outcome: &Outcome, dtype: Dtype, worst: &mut f64) 
             }
         }
     }
+    let least = expect["least_difference"].as_f64().unwrap_or(0.0);
+    assert!(largest >= least, "expected a difference of at least {least}, found {largest}");
 }
 
 fn run(suite: &Suite, case: &Value, worst: &mut f64) {
-    known_keys(case, &["name", "verb", "model", "path", "derive", "options", "reports", "texts", "expect"]);
+    let known = "name verb model precision path derive options reports texts expect";
+    known_keys(case, &known.split(' ').collect::<Vec<_>>());
     let expect = &case["expect"];
-    let known = ["status", "message_contains", "dimensions", "token_limit", "difference", "rows", "tokens"];
-    known_keys(expect, &known);
+    let known = "status message_contains dimensions token_limit difference least_difference rows tokens";
+    known_keys(expect, &known.split(' ').collect::<Vec<_>>());
     let bytes = |text: &Value| match text {
         Value::String(text) => text.as_bytes().to_vec(),
         other => unhex(other["hex"].as_str().expect("a text or its bytes")),

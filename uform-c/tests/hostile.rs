@@ -5,9 +5,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use uform_c::models::{EmbedOptions, LoadOptions, Model, Source};
+use uform_c::models::{EmbedOptions, LoadOptions, Model, Precision, Source};
 
-use support::{Place, embed, repository};
+use support::{PRECISIONS, Place, embed, repository};
 
 /// A small generator of numbers, SplitMix64 of Steele, Lea and Flood (2014), so that every run makes the same damage.
 struct Random(u64);
@@ -115,9 +115,10 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> &'static str {
 }
 
 /// Loads, and runs what loads. Answers whether it did.
-fn survives(files: &Files) -> bool {
+fn survives(files: &Files, precision: Precision) -> bool {
     let named: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (&name[..], &bytes[..])).collect();
-    match Model::load_ram(Source::Files(&named), &LoadOptions::default(), None) {
+    let options = LoadOptions { precision, ..LoadOptions::default() };
+    match Model::load_ram(Source::Files(&named), &options, None) {
         Ok(model) => {
             let texts = ["One man and two women see the house at night.", ""];
             embed(&model, Place::Here, &texts, &EmbedOptions::default()).is_ok()
@@ -131,7 +132,9 @@ fn survives(files: &Files) -> bool {
 
 fn attack(model: &str, rounds: usize) {
     let whole = files_of(model);
-    assert!(survives(&whole), "{model} loads when it is whole");
+    for precision in PRECISIONS {
+        assert!(survives(&whole, precision), "{model} loads when it is whole");
+    }
     let names: Vec<&String> = whole.keys().collect();
     let mut random = Random(0x5eed);
     let (mut loaded, mut refused) = (0, 0);
@@ -143,10 +146,13 @@ fn attack(model: &str, rounds: usize) {
             continue;
         }
         let how = damage(bytes, &mut random);
-        match catch_unwind(AssertUnwindSafe(|| survives(&files))) {
+        let precision = PRECISIONS[random.below(PRECISIONS.len())];
+        match catch_unwind(AssertUnwindSafe(|| survives(&files, precision))) {
             Ok(true) => loaded += 1,
             Ok(false) => refused += 1,
-            Err(_) => panic!("{model}: round {round}: {name} was {how}, and that panicked"),
+            Err(_) => {
+                panic!("{model} in {}: round {round}: {name} was {how}, and that panicked", precision.name())
+            }
         }
     }
     println!("{model}: {loaded} loaded, {refused} refused");

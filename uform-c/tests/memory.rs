@@ -4,9 +4,9 @@ mod support;
 
 use uform_c::base::Status;
 use uform_c::executors::Executor;
-use uform_c::models::{EmbedOptions, Model};
+use uform_c::models::{EmbedOptions, Model, Precision};
 
-use support::{Place, embed, load, minilm_folder, repository};
+use support::{PRECISIONS, Place, embed, load, load_in, minilm_folder, repository};
 
 /// Resident bytes of this process.
 #[cfg(target_os = "linux")]
@@ -57,12 +57,12 @@ fn memory_and_work_are_bounded() {
     let minilm = load(&minilm_folder());
     memory_does_not_grow(&tiny, &texts(500));
     memory_does_not_grow(&minilm, &texts(64));
-    for (threads, rows, tokens, budget) in
-        [(1, 1, 5, 0), (1, 3, 256, 64), (2, 64, 20, 100), (3, 40, 100, 2000), (2, 1, 256, 0), (2, 9, 200, 0)]
-    {
-        plan_is_a_bound(&minilm, threads, rows, tokens, budget);
-    }
     nothing_is_padded(&minilm);
+    let wide = repository().join("tests/conformance/models/bert-wide-heads");
+    for precision in PRECISIONS {
+        plans_are_bounds(&load_in(&minilm_folder(), precision), precision);
+        plan_is_a_bound(&load_in(&wide, precision), 2, 64, 20, 0);
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -82,9 +82,19 @@ fn memory_does_not_grow(model: &Model, texts: &[String]) {
     );
 }
 
+fn plans_are_bounds(model: &Model, precision: Precision) {
+    assert_eq!(model.describe().precision, precision);
+    for (threads, rows, tokens, budget) in
+        [(1, 1, 5, 0), (1, 3, 256, 64), (2, 64, 20, 100), (3, 40, 100, 2000), (2, 1, 256, 0), (2, 9, 200, 0)]
+    {
+        plan_is_a_bound(model, threads, rows, tokens, budget);
+    }
+}
+
 fn plan_is_a_bound(model: &Model, threads: usize, rows: usize, tokens: usize, budget: usize) {
     let executor = Executor::for_ram(&[], None, threads, 0).unwrap();
     let options = EmbedOptions { token_budget: budget, ..EmbedOptions::default() };
+    let precision = model.describe().precision.name();
     let words = vec!["word ".repeat(tokens - 2); rows];
     let planned = model.plan(threads, rows, tokens, &options).unwrap();
     let call = |texts: &[String]| {
@@ -93,7 +103,7 @@ fn plan_is_a_bound(model: &Model, threads: usize, rows: usize, tokens: usize, bu
         let (kept, scratch) = (facts.scratch_bytes as u64, facts.scratch_high_water as u64);
         assert!(
             kept.max(scratch) <= planned,
-            "{threads} threads, {rows} rows of {tokens}: planned {planned}, had {kept} and {scratch}"
+            "{precision}, {threads} threads, {rows} rows of {tokens}: planned {planned}, had {kept} and {scratch}"
         );
         scratch
     };
@@ -105,7 +115,7 @@ fn plan_is_a_bound(model: &Model, threads: usize, rows: usize, tokens: usize, bu
     let bound = threads as u64 * (scratch * 3 / 2 + (2 << 20) + (2 << 20));
     assert!(
         planned <= bound,
-        "{threads} threads, {rows} rows of {tokens}: planned {planned} is far from {scratch}"
+        "{precision}, {threads} threads, {rows} rows of {tokens}: planned {planned} is far from {scratch}"
     );
 }
 

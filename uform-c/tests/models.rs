@@ -9,12 +9,13 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 use uform_c::base::{Dtype, Status};
 use uform_c::executors::{Cancel, Context, Executor, on_calling_thread};
-use uform_c::models::{
-    EmbedOptions, Length, LoadOptions, Model, Normalize, Output, Precision, Prompt, Reading, Source,
-};
+use uform_c::models::{EmbedOptions, Length, LoadOptions, Model, Normalize, Output, Prompt, Reading, Source};
 use uform_c::system::cpu::{self, CpuClass};
 
-use support::{Place, bits, cosine, embed, largest_difference, load, minilm_folder, read_npy, repository};
+use support::{
+    PRECISIONS, Place, bits, cosine, embed, largest_difference, load, load_in, minilm_folder, read_npy,
+    repository,
+};
 
 fn minilm() -> &'static Model {
     static MODEL: OnceLock<Arc<Model>> = OnceLock::new();
@@ -65,22 +66,27 @@ fn minilm_equals_sentence_transformers() {
     );
 }
 
-/// Contract 2 and case C4: a row's bits depend on that row alone, for each class of this machine.
+/// Contract 2 and case C4: a row's bits depend on that row alone, for each class of this machine and in each precision.
 #[test]
 fn a_row_depends_on_itself_alone() {
     let all = parity_texts();
     let texts: Vec<&str> =
         plain(&all).into_iter().step_by(all.len() / 40).take(40).chain(["test test"; 24]).collect();
-    for class in cpu::runnable() {
+    let models = repository().join("tests/conformance/models");
+    for precision in PRECISIONS {
         for name in ["bert-mean", "bert-odd-heads", "bert-wide-heads", "roberta-mean"] {
-            rows_are_independent(&tiny(name), *class, &texts);
+            let model = load_in(&models.join(name), precision);
+            cpu::runnable().iter().for_each(|class| rows_are_independent(&model, *class, &texts));
         }
     }
     let some: Vec<&str> = texts.into_iter().step_by(3).collect();
-    rows_are_independent(minilm(), cpu::detected(), &some);
+    for precision in PRECISIONS {
+        rows_are_independent(&load_in(&minilm_folder(), precision), cpu::detected(), &some);
+    }
 }
 
 fn rows_are_independent(model: &Model, class: CpuClass, texts: &[&str]) {
+    let precision = model.describe().precision.name();
     let embed_on = |texts: &[&str], threads: usize, token_budget: usize| {
         let executor = Executor::for_ram(&[], Some(class), threads, 0).unwrap();
         let options = EmbedOptions { token_budget, ..EmbedOptions::default() };
@@ -89,16 +95,19 @@ fn rows_are_independent(model: &Model, class: CpuClass, texts: &[&str]) {
     let together = embed_on(texts, 1, 0);
     assert_eq!(together[texts.len() - 1], together[texts.len() - 2], "equal texts have equal rows");
     for (threads, budget) in [(2, 0), (3, 64), (2, 1), (1, 100_000)] {
-        assert!(embed_on(texts, threads, budget) == together, "{class}: {threads} threads, {budget} tokens");
+        assert!(
+            embed_on(texts, threads, budget) == together,
+            "{class}, {precision}: {threads} threads, {budget} tokens"
+        );
     }
     let backwards: Vec<&str> = texts.iter().rev().copied().collect();
     let turned: Vec<_> = embed_on(&backwards, 2, 0).into_iter().rev().collect();
-    assert!(turned == together, "{class}: another order");
+    assert!(turned == together, "{class}, {precision}: another order");
     for (row, text) in texts.iter().enumerate().step_by(3) {
         for threads in [1, 2] {
             assert!(
                 embed_on(&[text], threads, 0)[0] == together[row],
-                "{class}: row {row} alone on {threads}"
+                "{class}, {precision}: row {row} alone on {threads}"
             );
         }
     }
@@ -329,8 +338,6 @@ fn what_cannot_be_loaded_says_why() {
     assert_eq!(status(env!("CARGO_MANIFEST_DIR"), LoadOptions::default()), Status::NotFound);
     let folder = repository().join("tests/conformance/models/bert-mean");
     let folder = folder.to_str().unwrap();
-    let options = LoadOptions { precision: Precision::I8, ..LoadOptions::default() };
-    assert_eq!(status(folder, options), Status::Unsupported);
     let foreign = if cfg!(target_arch = "x86_64") { CpuClass::AwsG2 } else { CpuClass::IntelHaswell };
     let options = LoadOptions { class: Some(foreign), ..LoadOptions::default() };
     assert_eq!(status(folder, options), Status::Unsupported);

@@ -70,20 +70,28 @@ export const dtypeNumbers = {
 /** Every `Dtype`, in the order of their numbers. */
 export const dtypeNames = Object.keys(dtypeNumbers) as readonly Dtype[];
 
-/** The type of the matmuls' inputs inside a model; sums are f32 in each. */
+/**
+ * The type of the factors of a transformer's matrix products. Sums are f32, or whole numbers of i8; embeddings, norms,
+ * pooling and the modules behind it are in f32 in each. Every class computes in every precision.
+ */
 export type Precision = keyof typeof precisionNumbers;
 
 /** The number of each `Precision` in the C interface. */
 export const precisionNumbers = {
-  /** The type of the file where the class has it, else f32. */
+  /** The type of the file where the class has instructions for it, else f32. */
   auto: 0,
   /** IEEE 754 binary32. */
   f32: 1,
-  /** The upper 16 bits of a binary32. */
+  /**
+   * The upper 16 bits of a binary32, rounded to nearest even; so are the factors of attention where the class has it.
+   */
   bf16: 2,
-  /** IEEE 754 binary16. */
+  /** IEEE 754 binary16, with attention in f32. */
   f16: 3,
-  /** Signed bytes with scales per row and per channel. */
+  /**
+   * Signed bytes with scales per row and per output channel, found from weights and texts alone; attention is as in
+   * bf16.
+   */
   i8: 4,
 } as const;
 

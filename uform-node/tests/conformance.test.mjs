@@ -8,13 +8,14 @@ import { Executor, Model } from "uform";
 import { conformance } from "./paths.mjs";
 
 const { models, cases } = JSON.parse(readFileSync(join(conformance, "cases.json"), "utf8"));
-const caseKeys = ["name", "verb", "model", "path", "derive", "options", "reports", "texts", "expect"];
+const caseKeys = ["name", "verb", "model", "precision", "path", "derive", "options", "reports", "texts", "expect"];
 const expectKeys = [
   "status",
   "message_contains",
   "dimensions",
   "token_limit",
   "difference",
+  "least_difference",
   "rows",
   "tokens",
 ];
@@ -48,12 +49,13 @@ function derivedFiles(name, { remove = [], replace = {}, patch = [], truncate = 
 }
 
 function load(item, executor) {
+  const options = { executor, precision: item.precision };
   if (item.derive !== undefined) {
     onlyKeys(item.derive, deriveKeys);
-    return Model.loadRamFromBytes(derivedFiles(item.model, item.derive), { executor });
+    return Model.loadRamFromBytes(derivedFiles(item.model, item.derive), options);
   }
   const folder = join(conformance, "models", item.model);
-  return Model.loadRam(item.path === undefined ? folder : join(folder, item.path), { executor });
+  return Model.loadRam(item.path === undefined ? folder : join(folder, item.path), options);
 }
 
 const statusOf = (name) => name.replace(/^STATUS_/, "").toLowerCase().replaceAll("_", "-");
@@ -84,6 +86,7 @@ function rowBytes({ data, rows }, row) {
   return Buffer.from(data.buffer, data.byteOffset + row * length, length);
 }
 
+/** Answers the largest difference of an element, which is at most the one given. */
 function compareRow(result, row, expected, difference) {
   onlyKeys(expected, rowKeys);
   const report = result.reports[row];
@@ -95,16 +98,22 @@ function compareRow(result, row, expected, difference) {
   const found = elements(result.dtype, bytes);
   if (report.status !== "ok") {
     if (result.dtype === "f32") assert.ok(found.every(Number.isNaN), "a bad row is NaN");
-    return;
+    return 0;
   }
-  if (expected.vector === undefined) return;
+  if (expected.vector === undefined) return 0;
   const wanted = elements(result.dtype, Buffer.from(expected.vector, "hex"));
   assert.equal(found.length, wanted.length);
-  if (result.dtype === "b1") return assert.deepEqual(found, wanted);
+  if (result.dtype === "b1") {
+    assert.deepEqual(found, wanted);
+    return 0;
+  }
+  let largest = 0;
   for (const [index, value] of wanted.entries()) {
     const far = Math.abs(found[index] - value);
     assert.ok(far <= difference, `row ${row}, element ${index}: ${found[index]} is ${far} from ${value}`);
+    largest = Math.max(largest, far);
   }
+  return largest;
 }
 
 function callOptions(item) {
@@ -125,7 +134,12 @@ function runEmbed(item, model, executor) {
   if (expect.dimensions !== undefined) assert.equal(result.dimensions, expect.dimensions);
   if (expect.token_limit !== undefined) assert.equal(model.describe().tokenLimit, expect.token_limit);
   assert.equal(result.rows, texts.length);
-  for (const [row, expected] of (expect.rows ?? []).entries()) compareRow(result, row, expected, expect.difference);
+  let largest = 0;
+  for (const [row, expected] of (expect.rows ?? []).entries()) {
+    largest = Math.max(largest, compareRow(result, row, expected, expect.difference));
+  }
+  const least = expect.least_difference ?? 0;
+  assert.ok(largest >= least, `the vectors differ by ${largest}, less than ${least}`);
   for (const [row, text] of texts.entries()) {
     const alone = on.embedTexts(text, options);
     assert.ok(rowBytes(alone, 0).equals(rowBytes(result, row)), `row ${row} alone has other bits`);

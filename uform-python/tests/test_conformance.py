@@ -12,10 +12,19 @@ import uform
 
 SUITE = load_cases()
 
-KEYS = {"name", "verb", "model", "path", "derive", "options", "reports", "texts", "expect"}
+KEYS = {"name", "verb", "model", "precision", "path", "derive", "options", "reports", "texts", "expect"}
 OPTIONS = {"role", "prompt_name", "prompt", "dimensions", "token_limit", "normalize", "length", "dtype"}
 DERIVATIONS = {"remove", "replace", "patch", "truncate"}
-EXPECTATIONS = {"status", "message_contains", "dimensions", "token_limit", "difference", "rows", "tokens"}
+EXPECTATIONS = {
+    "status",
+    "message_contains",
+    "dimensions",
+    "token_limit",
+    "difference",
+    "least_difference",
+    "rows",
+    "tokens",
+}
 ROW_KEYS = {"status", "tokens_found", "tokens_kept", "truncated", "vector"}
 
 FORMATS = {"f32": "f", "f16": "H", "bf16": "H", "i8": "b", "u8": "B", "b1": "B"}
@@ -46,10 +55,11 @@ def derived_files(case: dict[str, Any]) -> dict[str, bytes]:
 
 
 def load(case: dict[str, Any]) -> uform.Model:
+    precision = case.get("precision", "auto")
     if "derive" in case:
-        return uform.Model.load_ram_from_bytes(derived_files(case))
+        return uform.Model.load_ram_from_bytes(derived_files(case), precision=precision)
     directory = MODELS / case["model"]
-    return uform.Model.load_ram(directory / case["path"] if "path" in case else directory)
+    return uform.Model.load_ram(directory / case["path"] if "path" in case else directory, precision=precision)
 
 
 def check_error(error: uform.Error, expect: dict[str, Any]) -> None:
@@ -63,12 +73,14 @@ def row_bytes(vectors: Any) -> list[bytes]:
     return [bytes(row) for row in vectors]
 
 
-def same(found: bytes, expected: bytes, dtype: str, difference: float) -> bool:
-    if dtype == "b1":
-        return found == expected
+def difference(found: bytes, expected: bytes, dtype: str) -> float:
+    """The largest difference of an element; infinite where rows of bits differ, or one is not a number."""
     assert len(found) == len(expected)
+    if dtype == "b1":
+        return 0 if found == expected else math.inf
     pairs = zip(values(found, dtype), values(expected, dtype), strict=True)
-    return all(abs(left - right) <= difference for left, right in pairs)
+    differences = [abs(left - right) for left, right in pairs]
+    return math.inf if any(math.isnan(each) for each in differences) else max(differences)
 
 
 def values(row: bytes, dtype: str) -> Iterator[Any]:
@@ -80,6 +92,7 @@ def check_rows(vectors: Any, reports: list[uform.Report] | None, case: dict[str,
     dtype = case.get("options", {}).get("dtype", "f32")
     found = row_bytes(vectors)
     assert len(found) == len(expect["rows"])
+    largest = 0.0
     for index, row in enumerate(expect["rows"]):
         status = row.get("status", "OK")
         if reports is not None:
@@ -90,9 +103,12 @@ def check_rows(vectors: Any, reports: list[uform.Report] | None, case: dict[str,
                 if key in row:
                     assert getattr(report, key) == row[key], (index, key)
         if "vector" in row:
-            assert same(found[index], bytes.fromhex(row["vector"]), dtype, expect.get("difference", 0)), index
+            differs = difference(found[index], bytes.fromhex(row["vector"]), dtype)
+            assert differs <= expect.get("difference", 0), index
+            largest = max(largest, differs)
         elif status != "OK" and dtype == "f32":
             assert all(math.isnan(value) for value in values(found[index], dtype)), index
+    assert largest >= expect.get("least_difference", 0)
 
 
 def run_embed(model: uform.Model, case: dict[str, Any]) -> None:

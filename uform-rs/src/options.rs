@@ -17,19 +17,21 @@ use crate::sys;
 pub type Progress = Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>;
 
 numbered! {
-    /// The type of the matmuls' inputs inside a model; sums are f32 in each.
+    /// The type of the factors of a transformer's matrix products. Sums are f32, or whole numbers of i8; embeddings, norms,
+    /// pooling and the modules behind it are in f32 in each. Every class computes in every precision.
     #[derive(Default)]
     Precision {
-        /// The type of the file where the class has it, else f32.
+        /// The type of the file where the class has instructions for it, else f32.
         #[default]
         Auto = 0,
         /// IEEE 754 binary32.
         F32 = 1,
-        /// The upper half of a binary32.
+        /// The upper half of a binary32, rounded to nearest even; so are the factors of attention where the class has it.
         Bf16 = 2,
-        /// IEEE 754 binary16.
+        /// IEEE 754 binary16, with attention in f32.
         F16 = 3,
-        /// Signed bytes with scales per row and per channel.
+        /// Signed bytes with scales per row and per output channel, found from weights and texts alone; attention is as in
+        /// bf16.
         I8 = 4,
     }
 }

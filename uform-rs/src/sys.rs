@@ -121,7 +121,7 @@ pub struct uform_error_t {
 }
 #[doc = " An element type."]
 pub type uform_dtype_t = i32;
-#[doc = " The type of the matmuls' inputs inside a model; sums are f32 in each."]
+#[doc = " The type of the factors of a transformer's matrix products. Sums are f32, or whole numbers of i8; embeddings, norms, pooling\n and the modules behind it are in f32 in each. Every class computes in every precision."]
 pub type uform_precision_t = i32;
 #[doc = " Where weights lie and outputs land."]
 pub type uform_residency_t = i32;

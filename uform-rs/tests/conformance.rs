@@ -35,6 +35,7 @@ struct Case {
     name: String,
     verb: Verb,
     model: String,
+    precision: Option<String>,
     path: Option<String>,
     derive: Option<Derive>,
     #[serde(default)]
@@ -110,6 +111,8 @@ struct Expect {
     #[serde(default)]
     difference: f64,
     #[serde(default)]
+    least_difference: f64,
+    #[serde(default)]
     rows: Vec<Row>,
     #[serde(default)]
     tokens: Vec<Vec<ExpectedToken>>,
@@ -182,7 +185,8 @@ fn spelled(status: Status) -> String {
 impl Case {
     fn load(&self, suite: &Suite, executor: &Executor) -> uform::Result<Model> {
         let directory = common::path(&self.model);
-        let options = LoadOptions::default();
+        let precision = self.precision.as_ref().map_or_else(Default::default, |name| name.parse().unwrap());
+        let options = LoadOptions { precision, ..LoadOptions::default() };
         let Some(derive) = &self.derive else {
             let path = self.path.as_ref().map_or(directory.clone(), |file| directory.join(file));
             return Model::load_ram(path, executor, &options);
@@ -250,10 +254,13 @@ impl Case {
         if let Some(dimensions) = self.expect.dimensions {
             demand!(columns == dimensions, "{columns} columns, not {dimensions}");
         }
+        let mut largest = 0.0f64;
         for (index, row) in self.expect.rows.iter().enumerate() {
-            row.check(&all, index, self.expect.difference)
-                .map_err(|error| format!("row {index}: {error}"))?;
+            let found = row.check(&all, index, self.expect.difference);
+            largest = largest.max(found.map_err(|error| format!("row {index}: {error}"))?);
         }
+        let least = self.expect.least_difference;
+        demand!(largest >= least, "it differs by {largest}, less than {least}");
         for (index, text) in texts.iter().enumerate() {
             let alone = embed(model, None, &[text], &options, columns).map_err(|error| error.to_string())?;
             demand!(
@@ -317,7 +324,8 @@ fn embed(
 }
 
 impl Row {
-    fn check(&self, all: &Embeddings, index: usize, allowed: f64) -> Outcome {
+    /// The difference from the vector, which is at most `allowed`, or why the row is not as expected.
+    fn check(&self, all: &Embeddings, index: usize, allowed: f64) -> std::result::Result<f64, String> {
         if let Some(report) = all.reports().get(index) {
             let status = spelled(report.status);
             let wanted = self.status.as_deref().unwrap_or("OK");
@@ -336,10 +344,10 @@ impl Row {
                 );
             }
         }
-        let Some(vector) = &self.vector else { return Ok(()) };
+        let Some(vector) = &self.vector else { return Ok(0.0) };
         let found = difference(all.row_bytes(index).unwrap(), &hex(vector), all.dtype());
         demand!(found <= allowed, "it differs by {found}, more than {allowed}");
-        Ok(())
+        Ok(found)
     }
 }
 

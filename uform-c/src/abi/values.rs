@@ -20,18 +20,19 @@ pub const UFORM_DTYPE_U8: uform_dtype_t = 5;
 /// Bits, set where the value is positive: eight to a byte, the first dimension in the most significant bit.
 pub const UFORM_DTYPE_B1: uform_dtype_t = 6;
 
-/// The type of the matmuls' inputs inside a model; sums are f32 in each.
+/// The type of the factors of a transformer's matrix products. Sums are f32, or whole numbers of i8; embeddings, norms, pooling
+/// and the modules behind it are in f32 in each. Every class computes in every precision.
 pub type uform_precision_t = i32;
 
-/// The type of the file where the class has it, else f32.
+/// The type of the file where the class has instructions for it, else f32.
 pub const UFORM_PRECISION_AUTO: uform_precision_t = 0;
 /// IEEE 754 binary32.
 pub const UFORM_PRECISION_F32: uform_precision_t = 1;
-/// The upper 16 bits of a binary32.
+/// The upper 16 bits of a binary32, rounded to nearest even; so are the factors of attention where the class has it.
 pub const UFORM_PRECISION_BF16: uform_precision_t = 2;
-/// IEEE 754 binary16.
+/// IEEE 754 binary16, with attention in f32.
 pub const UFORM_PRECISION_F16: uform_precision_t = 3;
-/// Signed bytes with scales per row and per channel.
+/// Signed bytes with scales per row and per output channel, found from weights and texts alone; attention is as in bf16.
 pub const UFORM_PRECISION_I8: uform_precision_t = 4;
 
 /// Where weights lie and outputs land.

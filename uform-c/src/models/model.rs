@@ -21,20 +21,21 @@ use super::tensors::Tensors;
 use super::tokenizer::{Settings, Tokenizer};
 use super::{embed::Progress, limit};
 
-/// The type of the inputs of matrix multiplications; sums are f32 in each.
+/// The type of the factors of a transformer's matrix products. Sums are f32, or whole numbers of i8; embeddings, norms, pooling
+/// and the modules behind it are in f32 in each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u32)]
 pub enum Precision {
-    /// The type of the weights' file where there are kernels for it, else f32.
+    /// The type of the weights' file where the class has instructions for it, else f32.
     #[default]
     Auto = 0,
     /// IEEE 754 binary32.
     F32 = 1,
-    /// The upper half of a binary32.
+    /// The upper half of a binary32; so are the factors of attention where the class has it.
     Bf16 = 2,
-    /// IEEE 754 binary16.
+    /// IEEE 754 binary16, with attention in f32.
     F16 = 3,
-    /// Signed bytes with scales.
+    /// Signed bytes with scales per row and per output channel; attention is as in bf16.
     I8 = 4,
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use uform_c::base::{Result, Status};
 use uform_c::executors::{Executor, on_calling_thread};
-use uform_c::models::{EmbedOptions, LoadOptions, Model, Output, Report, Source};
+use uform_c::models::{EmbedOptions, LoadOptions, Model, Output, Precision, Report, Source};
 
 /// The top of the repository.
 pub(crate) fn repository() -> PathBuf {
@@ -29,8 +29,16 @@ pub(crate) fn minilm_folder() -> PathBuf {
 }
 
 pub(crate) fn load(folder: &Path) -> Arc<Model> {
-    Model::load_ram(Source::Path(folder), &LoadOptions::default(), None)
-        .unwrap_or_else(|error| panic!("{error}"))
+    load_in(folder, Precision::Auto)
+}
+
+/// Every precision that a caller may ask for.
+pub(crate) const PRECISIONS: [Precision; 4] =
+    [Precision::F32, Precision::Bf16, Precision::F16, Precision::I8];
+
+pub(crate) fn load_in(folder: &Path, precision: Precision) -> Arc<Model> {
+    let options = LoadOptions { precision, ..LoadOptions::default() };
+    Model::load_ram(Source::Path(folder), &options, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(crate) const NOTHING_YET: Report =

@@ -81,18 +81,22 @@ class Dtype(_Named):
 
 
 class Precision(_Named):
-    """The type of the matmuls' inputs inside a model; sums are f32 in each."""
+    """The type of the factors of a transformer's matrix products. Sums are f32, or whole numbers of i8;
+    embeddings, norms, pooling and the modules behind it are in f32 in each. Every class computes in every
+    precision."""
 
     AUTO = 0
-    """The type of the file where the class has it, else f32."""
+    """The type of the file where the class has instructions for it, else f32."""
     F32 = 1
     """IEEE 754 binary32."""
     BF16 = 2
-    """The upper 16 bits of a binary32."""
+    """The upper 16 bits of a binary32, rounded to nearest even; so are the factors of attention where the class
+    has it."""
     F16 = 3
-    """IEEE 754 binary16."""
+    """IEEE 754 binary16, with attention in f32."""
     I8 = 4
-    """Signed bytes with scales per row and per channel."""
+    """Signed bytes with scales per row and per output channel, found from weights and texts alone; attention is
+    as in bf16."""
 
 
 class Residency(_Named):
