@@ -331,3 +331,49 @@ fn destinations_are_new_files_of_their_own() {
     let left = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(left, 2, "what was begun is removed");
 }
+
+/// Their tensors would have the same names in the file.
+#[test]
+fn modules_that_share_a_folder_are_not_packed() {
+    let source = tiny("bert-mean");
+    let read = |name: &str| std::fs::read(source.join(name)).unwrap();
+    let edit = |name: &str, edit: &dyn Fn(&mut Value)| {
+        let mut value: Value = serde_json::from_slice(&read(name)).unwrap();
+        edit(&mut value);
+        value.to_string().into_bytes()
+    };
+    let zeros = vec![0u8; 32 * 32 * 4];
+    let checkpoint = read("model.safetensors");
+    let mut tensors = SafeTensors::deserialize(&checkpoint).unwrap().tensors();
+    for (name, shape) in [("linear.weight", vec![32, 32]), ("linear.bias", vec![32])] {
+        let bytes = shape.iter().product::<usize>() * 4;
+        let view = safetensors::tensor::TensorView::new(Dtype::F32, shape, &zeros[..bytes]).unwrap();
+        tensors.push((name.to_owned(), view));
+    }
+    let files = [
+        ("model.safetensors", safetensors::serialize(tensors, None).unwrap()),
+        ("tokenizer.json", read("tokenizer.json")),
+        ("1_Pooling/config.json", read("1_Pooling/config.json")),
+        (
+            "config.json",
+            edit("config.json", &|config| {
+                (config["in_features"], config["out_features"]) = (json!(32), json!(32));
+            }),
+        ),
+        (
+            "modules.json",
+            edit("modules.json", &|modules| {
+                let dense = json!({"path": "", "type": "sentence_transformers.models.Dense"});
+                modules.as_array_mut().unwrap().insert(2, dense);
+            }),
+        ),
+    ];
+    let named: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
+    load_as(Source::Files(&named), Precision::Auto, Reading::Sequential).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("packed.safetensors");
+    let error = Model::pack(Source::Files(&named), &path, &PackOptions::default()).unwrap_err();
+    assert_eq!(error.status, Status::Unsupported);
+    assert!(error.message.contains("modules.json: path: ") && error.message.contains("twice"), "{error}");
+    assert!(!path.exists());
+}

@@ -39,7 +39,7 @@ impl Model {
     /// Writes the model at `source` to `destination` as one file, whose name ends in `.safetensors`, and which loads as what
     /// the model is in that precision, to the bit. The file appears when it is whole, instead of one that was there.
     /// `InvalidArgument` for a destination of another name or among the files of the model, `Io` where it cannot be written,
-    /// else the errors of [`Model::load_ram`]. Any thread.
+    /// `Unsupported` where modules share a folder or `source` is packed otherwise already, else the errors of [`Model::load_ram`]. Any thread.
     pub fn pack(source: Source, destination: &Path, options: &PackOptions) -> Result<()> {
         options.layout.check("layout")?;
         let files = Files::find(source)?.recorded();
@@ -125,7 +125,16 @@ impl<'t, 'a> Packer<'t, 'a> {
         {
             texts.insert(key.to_owned(), value.to_owned());
         }
-        let others = found.folders.into_iter().filter(|folder| *folder != opened.folder);
+        let mut folders = found.folders;
+        folders.sort();
+        if let Some(pair) = folders.windows(2).find(|pair| pair[0] == pair[1]) {
+            return err!(
+                Unsupported,
+                "modules.json: path: expected a folder for each module with weights, found {:?} twice",
+                pair[0]
+            );
+        }
+        let others = folders.into_iter().filter(|folder| *folder != opened.folder);
         let open = |folder: String| {
             let tensors = Tensors::open(files, &folder, Reading::Sequential)?;
             Ok((folder, tensors))

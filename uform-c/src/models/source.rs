@@ -1,7 +1,7 @@
 //! Where the files of a model are: a directory, a packed file, a name in the local Hugging Face cache, or bytes of the
 //! caller.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
@@ -74,8 +74,8 @@ pub(super) enum Files<'a> {
 pub(super) struct Found {
     /// Text files by their path.
     pub(super) texts: BTreeMap<String, Vec<u8>>,
-    /// Folders whose weights were opened, each empty or ending in a slash.
-    pub(super) folders: BTreeSet<String>,
+    /// Folders whose weights were opened, as often as they were, each empty or ending in a slash.
+    pub(super) folders: Vec<String>,
 }
 
 /// One file of weights, read by position.
@@ -193,7 +193,7 @@ impl<'a> Files<'a> {
     /// Records that the weights of a folder are read.
     pub(super) fn note(&self, folder: &str) {
         if let Self::Recorded(_, found) = self {
-            locked(found).folders.insert(folder.to_owned());
+            locked(found).folders.push(folder.to_owned());
         }
     }
 
