@@ -229,7 +229,7 @@ pub(super) unsafe fn path_of<'call>(text: &uform_text_t, name: &str) -> Result<&
         return err!(InvalidArgument, "{name} is empty");
     }
     if let Some(place) = bytes.iter().position(|byte| *byte == 0) {
-        return err!(InvalidArgument, "path: expected no zero byte, found one after {place} bytes");
+        return err!(InvalidArgument, "{name}: expected no zero byte, found one after {place} bytes");
     }
     #[cfg(unix)]
     {
