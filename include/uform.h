@@ -48,6 +48,7 @@ typedef struct uform_file_t uform_file_t;
 typedef struct uform_model_description_t uform_model_description_t;
 typedef struct uform_embed_options_t uform_embed_options_t;
 typedef struct uform_token_t uform_token_t;
+typedef struct uform_pack_options_t uform_pack_options_t;
 typedef struct uform_matrix_t uform_matrix_t;
 typedef struct uform_report_t uform_report_t;
 typedef struct uform_arena_description_t uform_arena_description_t;
@@ -534,7 +535,8 @@ typedef int32_t uform_reading_t;
 struct uform_load_options_t {
     /// Bytes of this structure, set by the caller.
     size_t size;
-    /// The type of the matmuls' inputs; zero is the file's own where the class has it, else f32.
+    /// The type of the matmuls' inputs; zero is the file's own where the class has it, else f32, and always that of a packed
+    /// file. One that is packed in i8 or for x86 has no other.
     uform_precision_t precision;
     /// How the files are read; zero is sequentially.
     uform_reading_t reading;
@@ -622,8 +624,8 @@ struct uform_token_t {
 };
 
 /// Loads a model into host memory. `path` names a directory in the layout of sentence-transformers or Hugging Face, a
-/// `model.safetensors` inside one, or, where no such file exists, a model in the local Hugging Face cache; nothing is
-/// ever downloaded. `executor` lends its threads for loading and is not kept; NULL loads on the calling thread.
+/// `model.safetensors` inside one, a file made by `uform_model_pack`, or, where no such file exists, a model in the local
+/// Hugging Face cache; nothing is ever downloaded. `executor` lends its threads for loading and is not kept; NULL loads on the calling thread.
 /// `NOT_FOUND` or `IO` for files, `CORRUPT_DATA` for their format, `UNSUPPORTED` for an architecture, a module or a
 /// value of a key that this library does not know: the sentence names file and key.
 ///
@@ -632,8 +634,9 @@ UFORM_API uform_status_t uform_model_load_ram(
     const char *path, size_t path_length, uform_executor_t *executor, const uform_load_options_t *options,
     uform_model_t **model_out, uform_error_t *error);
 
-/// Loads a model into host memory from the files of its directory, given as bytes. They are copied as far as needed
-/// and not kept. Otherwise as `uform_model_load_ram`.
+/// Loads a model into host memory from the files of its directory, given as bytes, or from one file made by
+/// `uform_model_pack`, under any name that ends in ".safetensors". They are copied as far as needed and not kept.
+/// Otherwise as `uform_model_load_ram`.
 ///
 /// Thread safety: any thread, while no other thread uses the executor.
 UFORM_API uform_status_t uform_model_load_ram_from_bytes(
@@ -685,6 +688,43 @@ UFORM_API uform_status_t uform_model_clone(
 ///
 /// Thread safety: any thread.
 UFORM_API void uform_model_free(uform_model_t *model);
+
+// ----------------------------------------------------------------------------------------------------
+// Packing: a model as one file.
+// ----------------------------------------------------------------------------------------------------
+
+/// How the weights of linear layers lie in a packed file.
+typedef int32_t uform_layout_t;
+
+/// As their library names and shapes them, for every machine; they are rearranged when they are loaded.
+#define UFORM_LAYOUT_PORTABLE 0
+
+/// As the kernels of all x86 classes read them, so that a mapped file is used in place. Other machines refuse the file.
+#define UFORM_LAYOUT_X86 1
+
+/// How a model is packed. Set `size` to the size of the structure; zero in any other field is its default.
+struct uform_pack_options_t {
+    /// Bytes of this structure, set by the caller.
+    size_t size;
+    /// The type of the weights of linear layers; zero is that of the model's files. The others stay as they are.
+    uform_precision_t precision;
+    /// How those weights lie; zero is portable.
+    uform_layout_t layout;
+    /// Zero.
+    uint64_t reserved;
+};
+
+/// Writes a model as one safetensors file, whose name ends in ".safetensors": its weights, and in the metadata its
+/// configuration, tokenizer and pooling. `path` names the model as for `uform_model_load_ram`, which loads what was
+/// written: the same model in that precision, to the bit. Takes no more memory than a few matrices. The file appears at
+/// its destination when it is whole, instead of one that was there. `UNSUPPORTED` for a layout of other machines, or
+/// another precision than that of a model that is packed in i8 or for x86 already; `INVALID_ARGUMENT` for a destination
+/// among the files of the model; `IO` where it cannot be written; else as `uform_model_load_ram`.
+///
+/// Thread safety: any thread.
+UFORM_API uform_status_t uform_model_pack(
+    const char *path, size_t path_length, const char *destination, size_t destination_length,
+    const uform_pack_options_t *options, uform_error_t *error);
 
 // ----------------------------------------------------------------------------------------------------
 // Texts to vectors, at once or as a deferred call.

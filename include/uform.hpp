@@ -89,6 +89,11 @@ struct load_options : uform_load_options_t {
     load_options() noexcept : uform_load_options_t() { size = sizeof(uform_load_options_t); }
 };
 
+/// Options of packing, all at their defaults, with the size set.
+struct pack_options : uform_pack_options_t {
+    pack_options() noexcept : uform_pack_options_t() { size = sizeof(uform_pack_options_t); }
+};
+
 /// Options of embedding, all at their defaults, with the size set.
 struct embed_options : uform_embed_options_t {
     embed_options() noexcept : uform_embed_options_t() { size = sizeof(uform_embed_options_t); }
@@ -486,6 +491,13 @@ class model {
             uform_model_load_vram, path.data(), path.size(), loader.get(), devices.data(), devices.size(), &options);
     }
 
+    /// Writes a model as one file, which `load_ram` and `load_ram_from_bytes` load.
+    static result<void> try_pack(
+        std::string_view path, std::string_view destination, pack_options const &options = {}) {
+        return detail::checked(
+            uform_model_pack, path.data(), path.size(), destination.data(), destination.size(), &options);
+    }
+
     result<model> try_clone() const { return detail::opened<model, uform_model_t>(uform_model_clone, get()); }
     /// The texts in it live as long as the model or a clone of it.
     result<uform_model_description_t> try_describe() const {
@@ -526,6 +538,9 @@ class model {
     static model load_ram_from_bytes(
         span<uform_file_t const> files, executor const &loader = {}, load_options const &options = {}) {
         return try_load_ram_from_bytes(files, loader, options).value();
+    }
+    static void pack(std::string_view path, std::string_view destination, pack_options const &options = {}) {
+        try_pack(path, destination, options).value();
     }
     model clone() const { return try_clone().value(); }
     uform_model_description_t describe() const { return try_describe().value(); }

@@ -155,6 +155,25 @@ static void bytes(std::string const &path) {
     CHECK(model.value().try_embed_texts({"a"}).value().rows() == 1);
 }
 
+/// A packed model is the same one; `to` is where it goes.
+static void packing(std::string const &path, std::string const &to) {
+    uform::load_options load;
+    uform::pack_options options;
+    load.precision = options.precision = UFORM_PRECISION_BF16;
+    options.layout = UFORM_LAYOUT_X86;
+    CHECK(bool(uform::model::try_pack(path, to, options)));
+    auto expected = uform::model::try_load_ram(path, {}, load).value().try_embed_texts({"a cat", "a dog"}).value();
+    auto packed = uform::model::try_load_ram(to).value();
+    CHECK(packed.try_describe().value().precision == UFORM_PRECISION_BF16);
+    CHECK(same(packed.try_embed_texts({"a cat", "a dog"}).value(), expected));
+    CHECK(uform::model::try_pack(path, "packed.bin").status() == UFORM_STATUS_INVALID_ARGUMENT);
+#if UFORM_EXCEPTIONS
+    uform::model::pack(path, to);
+    CHECK(uform::model::load_ram(to).describe().precision == UFORM_PRECISION_F32);
+#endif
+    std::remove(to.c_str());
+}
+
 static void deferred_calls(std::string const &path) {
     auto threads = uform::executor::try_for_ram({{}, 0, 2, 4}).value();
     auto model = uform::model::try_load_ram(path).value();
@@ -376,6 +395,7 @@ int main(int count, char **arguments) {
     executors();
     embedding(path);
     bytes(path);
+    packing(path, std::string(arguments[0]) + ".safetensors");
     deferred_calls(path);
     dropped_inside(path);
     every_road(path);

@@ -11,7 +11,7 @@ cases=tests/conformance
 built=target/c
 folder=$PWD/target/c # of the library under its installed names
 warnings=(-Wall -Wextra -Wpedantic -Werror)
-programs=(example layout misuse threads conformance)
+programs=(example layout misuse pack threads conformance)
 mkdir -p "$built"
 
 compile() { # compile OUTPUT SOURCE COMPILER FLAG...
@@ -55,7 +55,7 @@ standards() {
     done
   done
   for compiler in g++ clang++; do
-    for program in layout misuse threads conformance; do
+    for program in layout misuse pack threads conformance; do
       step "$program with $compiler as c++17"
       compile "$program-$compiler" "tests/c/$program.c" "$compiler" -x c++ -std=c++17
     done
@@ -70,7 +70,7 @@ standards() {
 
 sanitizers() {
   local flags=(-O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  for program in misuse threads conformance; do
+  for program in misuse pack threads conformance; do
     step "$program with sanitizers and a search for leaks"
     compile "$program-sanitized" "tests/c/$program.c" gcc -std=c11 "${flags[@]}"
     run "$program-sanitized" env ASAN_OPTIONS=detect_leaks=1

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use uform_c::models::{EmbedOptions, LoadOptions, Model, Precision, Source};
+use uform_c::models::{EmbedOptions, Layout, LoadOptions, Model, PackOptions, Precision, Source};
 
 use support::{PRECISIONS, Place, embed, repository};
 
@@ -130,10 +130,18 @@ fn survives(files: &Files, precision: Precision) -> bool {
     }
 }
 
-fn attack(model: &str, rounds: usize) {
-    let whole = files_of(model);
-    for precision in PRECISIONS {
-        assert!(survives(&whole, precision), "{model} loads when it is whole");
+/// A model as one file.
+fn packed(name: &str, precision: Precision, layout: Layout) -> Files {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, path) =
+        (repository().join("tests/conformance/models").join(name), folder.path().join("packed.safetensors"));
+    Model::pack(Source::Path(&source), &path, &PackOptions { precision, layout }).unwrap();
+    Files::from([("packed.safetensors".to_owned(), std::fs::read(&path).unwrap())])
+}
+
+fn attack(model: &str, whole: &Files, precisions: &[Precision], rounds: usize) {
+    for &precision in precisions {
+        assert!(survives(whole, precision), "{model} loads when it is whole");
     }
     let names: Vec<&String> = whole.keys().collect();
     let mut random = Random(0x5eed);
@@ -146,7 +154,7 @@ fn attack(model: &str, rounds: usize) {
             continue;
         }
         let how = damage(bytes, &mut random);
-        let precision = PRECISIONS[random.below(PRECISIONS.len())];
+        let precision = precisions[random.below(precisions.len())];
         match catch_unwind(AssertUnwindSafe(|| survives(&files, precision))) {
             Ok(true) => loaded += 1,
             Ok(false) => refused += 1,
@@ -161,15 +169,28 @@ fn attack(model: &str, rounds: usize) {
 
 #[test]
 fn a_whole_chain() {
-    attack("bert-tiny", 1500);
+    attack("bert-tiny", &files_of("bert-tiny"), &PRECISIONS, 1500);
 }
 
 #[test]
 fn shards() {
-    attack("bert-sharded", 600);
+    attack("bert-sharded", &files_of("bert-sharded"), &PRECISIONS, 600);
 }
 
 #[test]
 fn byte_level_tokens_and_other_positions() {
-    attack("roberta-mean", 400);
+    attack("roberta-mean", &files_of("roberta-mean"), &PRECISIONS, 400);
+}
+
+#[test]
+fn packed_files() {
+    for (precision, layout) in [
+        (Precision::I8, Layout::Portable),
+        (Precision::I8, Layout::X86),
+        (Precision::Bf16, Layout::X86),
+        (Precision::F32, Layout::Portable),
+    ] {
+        let name = format!("bert-dense in {} as {}", precision.name(), layout.name());
+        attack(&name, &packed("bert-dense", precision, layout), &[Precision::Auto], 300);
+    }
 }

@@ -24,6 +24,12 @@ export interface LoadSettings {
   memoryDomains: number[];
 }
 
+/** Pack options as they cross to the backend. */
+export interface PackSettings {
+  precision: number;
+  layout: number;
+}
+
 /** Embed options as they cross to the backend. */
 export interface EmbedSettings {
   role: number;
@@ -198,6 +204,7 @@ export interface Backend {
     notice: CompiledNotice,
   ): CompiledCall<CompiledModel>;
   openShared(key: string): CompiledModel;
+  pack(path: string, destination: string, settings: PackSettings): void;
 }
 
 /** The backend that the export conditions chose. */

@@ -226,6 +226,23 @@ export const readingNumbers = {
 /** Every `Reading`, in the order of their numbers. */
 export const readingNames = Object.keys(readingNumbers) as readonly Reading[];
 
+/** How the weights of linear layers lie in a packed file. */
+export type Layout = keyof typeof layoutNumbers;
+
+/** The number of each `Layout` in the C interface. */
+export const layoutNumbers = {
+  /** As their library names and shapes them, for every machine; they are rearranged when they are loaded. */
+  portable: 0,
+  /**
+   * As the kernels of all x86 classes read them, so that a mapped file is used in place. Other machines refuse the
+   * file.
+   */
+  x86: 1,
+} as const;
+
+/** Every `Layout`, in the order of their numbers. */
+export const layoutNames = Object.keys(layoutNumbers) as readonly Layout[];
+
 /** What a text is to the search that it is embedded for; chooses the model's prompt. */
 export type Role = keyof typeof roleNumbers;
 
@@ -314,7 +331,10 @@ export interface ExecutorDescription {
 
 /** How a model is loaded. */
 export interface LoadOptions {
-  /** The type of the matmuls' inputs; by default the file's own where the class has it, else f32. */
+  /**
+   * The type of the matmuls' inputs; by default the file's own where the class has it, else f32, and always that of a
+   * packed file. One that is packed in i8 or for x86 has no other.
+   */
   precision?: Precision;
   /** How the files are read; by default sequentially. */
   reading?: Reading;
@@ -387,6 +407,14 @@ export interface Token {
   begin: number;
   /** One past the last such byte. */
   end: number;
+}
+
+/** How a model is packed. */
+export interface PackOptions {
+  /** The type of the weights of linear layers; by default that of the model's files. The others stay as they are. */
+  precision?: Precision;
+  /** How those weights lie; by default portable. */
+  layout?: Layout;
 }
 
 /** How texts are embedded. */

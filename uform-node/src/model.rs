@@ -10,7 +10,7 @@ use uform::{Model, ModelDescription};
 
 use crate::errors::{Result, failed, freed, refused};
 use crate::executor::{CompiledExecutor, on_executor};
-use crate::options::{EmbedSettings, count};
+use crate::options::{EmbedSettings, PackSettings, count};
 use crate::rows::TextToken;
 use crate::shared::SharedModel;
 
@@ -176,6 +176,12 @@ impl ObjectFinalize for CompiledModel {
     fn finalize(self, env: Env) -> napi::Result<()> {
         self.end(&env)
     }
+}
+
+/// Writes a model as one file.
+#[napi]
+pub fn pack(path: String, destination: String, settings: PackSettings) -> Result<()> {
+    Model::pack(path, destination, &settings.options()?).map_err(failed)
 }
 
 /// Opens a model that another thread shares.

@@ -5,7 +5,7 @@ import { embedNow } from "./embed.js";
 import type { Embeddings } from "./embeddings.js";
 import { compiled, UFormError } from "./errors.js";
 import type { Executor } from "./executor.js";
-import type { Dtype, EmbedOptions, ModelDescription, Token } from "./generated.js";
+import type { Dtype, EmbedOptions, ModelDescription, PackOptions, Token } from "./generated.js";
 import { On } from "./on.js";
 import {
   deferredLoadNames,
@@ -14,6 +14,7 @@ import {
   loadNames,
   loadSettings,
   loadVramNames,
+  packSettings,
   planNames,
   withRole,
   type DeferredLoadOptions,
@@ -63,8 +64,8 @@ export class Model implements Disposable {
 
   /**
    * Loads a model into RAM. `path` names a directory in the layout of sentence-transformers or Hugging Face, a
-   * `model.safetensors` inside one, or a model in the local Hugging Face cache; nothing is ever downloaded. Throws
-   * "not-found", "io", "corrupt-data" or "unsupported" with the file, and the key in it, that was the reason.
+   * `model.safetensors` inside one, a file made by `Model.pack`, or a model in the local Hugging Face cache; nothing is ever
+   * downloaded. Throws "not-found", "io", "corrupt-data" or "unsupported" with the file, and the key in it, that was the reason.
    */
   static loadRam(path: string, options: LoadRamOptions = {}): Model {
     const settings = loadSettings(options, loadNames);
@@ -72,7 +73,10 @@ export class Model implements Disposable {
     return new Model(watched(options.progress, (answer) => backend.loadRam(pathOf(path), executor, settings, answer)));
   }
 
-  /** Loads a model into RAM from the bytes of its files, which are not kept. */
+  /**
+   * Loads a model into RAM from the bytes of its files, or of one file made by `Model.pack` under any name that ends in
+   * ".safetensors". They are not kept.
+   */
   static loadRamFromBytes(files: ModelFiles, options: LoadRamOptions = {}): Model {
     const settings = loadSettings(options, loadNames);
     const executor = options.executor?.compiled ?? null;
@@ -88,6 +92,17 @@ export class Model implements Disposable {
     return new Model(
       watched(options.progress, (answer) => backend.loadVram(pathOf(path), executor, devices, settings, answer)),
     );
+  }
+
+  /**
+   * Writes the model that `path` names for `loadRam` as one file, whose name ends in ".safetensors": weights in the chosen
+   * precision, configuration, tokenizer and pooling. `loadRam` and `loadRamFromBytes` load it as the same model in that
+   * precision, to the bit. The file appears at its destination when it is whole.
+   */
+  static pack(path: string, destination: string, options: PackOptions = {}): void {
+    const settings = packSettings(options);
+    if (typeof destination !== "string") refuse("destination", "a string", destination);
+    compiled(() => backend.pack(pathOf(path), destination, settings));
   }
 
   /**

@@ -2,8 +2,8 @@
 
 use napi_derive::napi;
 use uform::{
-    CPUClass, Dtype, EmbedOptions, GPUClass, Length, LoadOptions, Normalize, Precision, Progress, Prompt,
-    Reading, Role, Status,
+    CPUClass, Dtype, EmbedOptions, GPUClass, Layout, Length, LoadOptions, Normalize, PackOptions, Precision,
+    Progress, Prompt, Reading, Role, Status,
 };
 
 use crate::errors::{Result, failed, failure};
@@ -19,6 +19,25 @@ pub struct LoadSettings {
     pub cpu_class: Option<String>,
     /// NUMA domains.
     pub memory_domains: Vec<i32>,
+}
+
+/// How a model is packed.
+#[napi(object, object_to_js = false)]
+pub struct PackSettings {
+    /// A number of `Precision`.
+    pub precision: i32,
+    /// A number of `Layout`.
+    pub layout: i32,
+}
+
+impl PackSettings {
+    /// The options of the crate.
+    pub(crate) fn options(&self) -> Result<PackOptions> {
+        Ok(PackOptions {
+            precision: numbered("precision", self.precision, Precision::from_number(self.precision))?,
+            layout: numbered("layout", self.layout, Layout::from_number(self.layout))?,
+        })
+    }
 }
 
 /// How texts are embedded.

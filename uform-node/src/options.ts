@@ -1,11 +1,12 @@
 import type { ArenaMatrix } from "./arena.js";
-import type { EmbedSettings, LoadSettings } from "./backend.js";
+import type { EmbedSettings, LoadSettings, PackSettings } from "./backend.js";
 import { count, known, numbered, optional, ordinals, refuse } from "./checks.js";
 import type { DataOf } from "./embeddings.js";
 import type { Executor } from "./executor.js";
 import { UFormError } from "./errors.js";
 import {
   dtypeNumbers,
+  layoutNumbers,
   lengthNumbers,
   normalizeNumbers,
   precisionNumbers,
@@ -13,7 +14,10 @@ import {
   roleNumbers,
   type Dtype,
   type EmbedOptions,
+  type Layout,
   type LoadOptions,
+  type PackOptions,
+  type Precision,
   type Role,
 } from "./generated.js";
 
@@ -115,6 +119,15 @@ export function loadSettings(
     reading: numbered("reading", options.reading, readingNumbers, "sequential"),
     cpuClass: optional("cpuClass", options.cpuClass, "string"),
     memoryDomains: ordinals("memoryDomains", options.memoryDomains),
+  };
+}
+
+/** Checks pack options and puts them into the backend's form. */
+export function packSettings(options: PackOptions): PackSettings {
+  known(options, ["precision", "layout"]);
+  return {
+    precision: numbered<Precision>("precision", options.precision, precisionNumbers, "auto"),
+    layout: numbered<Layout>("layout", options.layout, layoutNumbers, "portable"),
   };
 }
 

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { Executor, Model, Mood, UFormError, capabilitiesAvailable, init, setLogCallback, version } from "uform";
@@ -260,4 +261,33 @@ test("a real model finds what is alike", { skip: realModel === undefined && "no 
   assert.ok(Math.abs(similarity(0, 0) - 1) < 1e-5);
   assert.ok(similarity(0, 1) > 0.5 && similarity(0, 2) < 0.3, `${similarity(0, 1)}, ${similarity(0, 2)}`);
   real.free();
+});
+
+test("a packed model is one file that embeds the same", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "uform-pack-"));
+  try {
+    const path = join(folder, "packed.safetensors");
+    const expected = Model.loadRam(tiny("bert-dense"), { precision: "i8" }).embedTexts(["a cat", "a dog"]).data;
+    for (const layout of ["portable", "x86"]) {
+      Model.pack(tiny("bert-dense"), path, { precision: "i8", layout });
+      for (const packed of [
+        Model.loadRam(path),
+        Model.loadRam(path, { reading: "mapped" }),
+        Model.loadRamFromBytes({ "any.safetensors": readFileSync(path) }),
+        await Model.deferred.loadRam(path),
+      ]) {
+        assert.equal(packed.describe().precision, "i8");
+        assert.deepEqual(packed.embedTexts(["a cat", "a dog"]).data, expected);
+      }
+      assert.throws(() => Model.loadRam(path, { precision: "f32" }), { code: "unsupported", message: /precision.*i8/ });
+    }
+    const refused = { code: "invalid-argument" };
+    assert.throws(() => Model.pack(tiny(), join(folder, "packed.bin")), refused);
+    assert.throws(() => Model.pack(tiny(), path, { layout: "arm" }), { ...refused, message: /portable, x86/ });
+    assert.throws(() => Model.pack(tiny(), path, { reading: "mapped" }), refused);
+    assert.throws(() => Model.pack(tiny(), undefined), refused);
+    assert.throws(() => Model.pack(join(folder, "none"), path), { code: "not-found" });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });

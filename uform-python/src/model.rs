@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::call::{Call, Deferred, Kept, Rows, rows};
 use crate::errors::{self, OrRaise};
 use crate::executor::{Executor, Lent, NULL};
-use crate::options::{Loading, Options, bytes};
+use crate::options::{Loading, Options, Packing, bytes};
 use crate::output::Output;
 use crate::progress::{Hook, Relay};
 use crate::wait::{SLICE, Signal};
@@ -210,6 +210,11 @@ impl Model {
         Self::load(py, Some(executor), None, move |executor, _| {
             uform::Model::load_vram(path, executor, &devices, &options.to_engine())
         })
+    }
+
+    #[staticmethod]
+    fn pack(py: Python<'_>, path: PathBuf, destination: PathBuf, options: Packing) -> PyResult<()> {
+        py.detach(|| uform::Model::pack(path, destination, &options.to_engine())).or_raise(py)
     }
 
     fn clone(&self) -> Self {

@@ -69,6 +69,23 @@ impl Loading {
     }
 }
 
+/// How a model is packed.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Packing {
+    precision: i32,
+    layout: i32,
+}
+
+impl Packing {
+    pub(crate) fn to_engine(&self) -> uform::PackOptions {
+        uform::PackOptions {
+            precision: uform::Precision::from_number(self.precision).unwrap_or_default(),
+            layout: uform::Layout::from_number(self.layout).unwrap_or_default(),
+        }
+    }
+}
+
 /// The UTF-8 of texts, which lies in the Python strings themselves. A string with lone surrogates has none; it gets bytes
 /// that are no UTF-8 either, so that its row fails in the engine as it does in every language.
 pub(crate) fn bytes<'a>(py: Python<'_>, texts: &'a [Bound<'_, PyString>]) -> PyResult<Vec<Cow<'a, [u8]>>> {

@@ -34,4 +34,7 @@ pub use executor::{Executor, ExecutorDescription};
 pub use matrix::{MatrixViewMut, OwnedOutput, RawMatrix};
 pub use model::{Model, ModelDescription};
 pub use on::{On, OnDeferred};
-pub use options::{EmbedOptions, Length, LoadOptions, Normalize, Precision, Progress, Prompt, Reading, Role};
+pub use options::{
+    EmbedOptions, Layout, Length, LoadOptions, Normalize, PackOptions, Precision, Progress, Prompt, Reading,
+    Role,
+};

@@ -10,7 +10,7 @@ use crate::error::{Error, Result, Status, call};
 use crate::executor::Executor;
 use crate::matrix::MatrixViewMut;
 use crate::on::On;
-use crate::options::{EmbedOptions, LoadOptions, Precision, raw_text};
+use crate::options::{EmbedOptions, LoadOptions, PackOptions, Precision, raw_text};
 use crate::sys;
 
 /// The weights, tokenizer and configuration of a model. It never changes once loaded; clones share the weights.
@@ -48,8 +48,8 @@ unsafe impl Sync for Model {}
 
 impl Model {
     /// Loads a model into host memory. `path` names a directory in the layout of sentence-transformers or Hugging
-    /// Face, a `model.safetensors` inside one, or, where no such file exists, a model in the local Hugging Face cache;
-    /// nothing is ever downloaded. `executor` lends its threads for loading and is not kept.
+    /// Face, a `model.safetensors` inside one, a file made by [`Model::pack`], or, where no such file exists, a model in the
+    /// local Hugging Face cache; nothing is ever downloaded. `executor` lends its threads for loading and is not kept.
     ///
     /// [`Status::NotFound`] or [`Status::Io`] for files, [`Status::CorruptData`] for their format,
     /// [`Status::Unsupported`] for an architecture, a module or a value of a key that this version does not know: the
@@ -74,7 +74,8 @@ impl Model {
     }
 
     /// Loads a model into host memory from the files of its directory: pairs of a path inside it, with forward
-    /// slashes, and the file's bytes, which are copied as far as needed. Otherwise as [`Model::load_ram`].
+    /// slashes, and the file's bytes, which are copied as far as needed; or from one file made by [`Model::pack`], under any
+    /// name that ends in `.safetensors`. Otherwise as [`Model::load_ram`].
     pub fn load_ram_from_bytes(
         files: &[(&str, &[u8])],
         executor: &Executor,
@@ -128,6 +129,30 @@ impl Model {
                     error,
                 )
             }
+        })
+    }
+
+    /// Writes a model as one safetensors file, whose name ends in `.safetensors`: its weights, and in the metadata its
+    /// configuration, tokenizer and pooling. `path` names the model as for [`Model::load_ram`], which loads what was
+    /// written: the same model in that precision, to the bit. Takes no more memory than a few matrices. The file appears at
+    /// its destination when it is whole, instead of one that was there.
+    ///
+    /// [`Status::Unsupported`] for a layout of other machines, or another precision than that of a model that is packed
+    /// in i8 or for x86 already; [`Status::InvalidArgument`] for a destination among the files of the model;
+    /// [`Status::Io`] where it cannot be written; else as [`Model::load_ram`].
+    pub fn pack(path: impl AsRef<Path>, destination: impl AsRef<Path>, options: &PackOptions) -> Result<()> {
+        let (path, destination) = (path_bytes(path.as_ref())?, path_bytes(destination.as_ref())?);
+        let options = options.raw();
+        // SAFETY: paths, options and record are live for the call.
+        call(|error| unsafe {
+            sys::uform_model_pack(
+                path.as_ptr().cast(),
+                path.len(),
+                destination.as_ptr().cast(),
+                destination.len(),
+                &options,
+                error,
+            )
         })
     }
 

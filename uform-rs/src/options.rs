@@ -53,6 +53,41 @@ numbered! {
 spelled!(Reading, "reading" { Sequential => "sequential", Mapped => "mapped", });
 
 numbered! {
+    /// How the weights of linear layers lie in a packed file.
+    #[derive(Default)]
+    Layout {
+        /// As their library names and shapes them, for every machine; they are rearranged when they are loaded.
+        #[default]
+        Portable = 0,
+        /// As the kernels of all x86 classes read them, so that a mapped file is used in place. Other machines refuse the
+        /// file.
+        X86 = 1,
+    }
+}
+spelled!(Layout, "layout" { Portable => "portable", X86 => "x86", });
+
+/// How a model is packed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PackOptions {
+    /// The type of the weights of linear layers; auto is that of the model's files. The others stay as they are.
+    pub precision: Precision,
+    /// How those weights lie.
+    pub layout: Layout,
+}
+
+impl PackOptions {
+    /// The options as the C interface takes them.
+    pub(crate) fn raw(self) -> sys::uform_pack_options_t {
+        sys::uform_pack_options_t {
+            size: size_of::<sys::uform_pack_options_t>(),
+            precision: self.precision.number(),
+            layout: self.layout.number(),
+            reserved: 0,
+        }
+    }
+}
+
+numbered! {
     /// What a text is to the search that it is embedded for; chooses the model's prompt.
     #[derive(Default)]
     Role {
@@ -115,7 +150,7 @@ pub struct LoadOptions {
     /// The class that the layout of the weights is meant for, this machine's if `None`. Any executor of the residency
     /// runs the model all the same.
     pub cpu_class: Option<CPUClass>,
-    /// The type of the matmuls' inputs.
+    /// The type of the matmuls' inputs. A file that is packed in i8 or for x86 has but its own.
     pub precision: Precision,
     /// How the files are read.
     pub reading: Reading,

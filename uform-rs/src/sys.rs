@@ -74,6 +74,8 @@ pub const UFORM_MOOD_SPINNING: i32 = 1;
 pub const UFORM_MEMORY_DOMAINS_CAPACITY: i32 = 64;
 pub const UFORM_READING_SEQUENTIAL: i32 = 0;
 pub const UFORM_READING_MAPPED: i32 = 1;
+pub const UFORM_LAYOUT_PORTABLE: i32 = 0;
+pub const UFORM_LAYOUT_X86: i32 = 1;
 pub const UFORM_ROLE_AS_GIVEN: i32 = 0;
 pub const UFORM_ROLE_QUERY: i32 = 1;
 pub const UFORM_ROLE_DOCUMENT: i32 = 2;
@@ -350,7 +352,7 @@ pub type uform_reading_t = i32;
 pub struct uform_load_options_t {
     #[doc = " Bytes of this structure, set by the caller."]
     pub size: usize,
-    #[doc = " The type of the matmuls' inputs; zero is the file's own where the class has it, else f32."]
+    #[doc = " The type of the matmuls' inputs; zero is the file's own where the class has it, else f32, and always that of a packed\n file. One that is packed in i8 or for x86 has no other."]
     pub precision: uform_precision_t,
     #[doc = " How the files are read; zero is sequentially."]
     pub reading: uform_reading_t,
@@ -437,7 +439,7 @@ pub struct uform_token_t {
     pub end: u64,
 }
 unsafe extern "C" {
-    #[doc = " Loads a model into host memory. `path` names a directory in the layout of sentence-transformers or Hugging Face, a\n `model.safetensors` inside one, or, where no such file exists, a model in the local Hugging Face cache; nothing is\n ever downloaded. `executor` lends its threads for loading and is not kept; NULL loads on the calling thread.\n `NOT_FOUND` or `IO` for files, `CORRUPT_DATA` for their format, `UNSUPPORTED` for an architecture, a module or a\n value of a key that this library does not know: the sentence names file and key.\n\n Thread safety: any thread, while no other thread uses the executor."]
+    #[doc = " Loads a model into host memory. `path` names a directory in the layout of sentence-transformers or Hugging Face, a\n `model.safetensors` inside one, a file made by `uform_model_pack`, or, where no such file exists, a model in the local\n Hugging Face cache; nothing is ever downloaded. `executor` lends its threads for loading and is not kept; NULL loads on the calling thread.\n `NOT_FOUND` or `IO` for files, `CORRUPT_DATA` for their format, `UNSUPPORTED` for an architecture, a module or a\n value of a key that this library does not know: the sentence names file and key.\n\n Thread safety: any thread, while no other thread uses the executor."]
     pub fn uform_model_load_ram(
         path: *const ::core::ffi::c_char,
         path_length: usize,
@@ -448,7 +450,7 @@ unsafe extern "C" {
     ) -> uform_status_t;
 }
 unsafe extern "C" {
-    #[doc = " Loads a model into host memory from the files of its directory, given as bytes. They are copied as far as needed\n and not kept. Otherwise as `uform_model_load_ram`.\n\n Thread safety: any thread, while no other thread uses the executor."]
+    #[doc = " Loads a model into host memory from the files of its directory, given as bytes, or from one file made by\n `uform_model_pack`, under any name that ends in \".safetensors\". They are copied as far as needed and not kept.\n Otherwise as `uform_model_load_ram`.\n\n Thread safety: any thread, while no other thread uses the executor."]
     pub fn uform_model_load_ram_from_bytes(
         files: *const uform_file_t,
         files_count: usize,
@@ -515,6 +517,32 @@ unsafe extern "C" {
 unsafe extern "C" {
     #[doc = " Ends the handle; the weights go with the last handle and the last deferred call that uses them. NULL does nothing.\n\n Thread safety: any thread."]
     pub fn uform_model_free(model: *mut uform_model_t);
+}
+#[doc = " How the weights of linear layers lie in a packed file."]
+pub type uform_layout_t = i32;
+#[doc = " How a model is packed. Set `size` to the size of the structure; zero in any other field is its default."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct uform_pack_options_t {
+    #[doc = " Bytes of this structure, set by the caller."]
+    pub size: usize,
+    #[doc = " The type of the weights of linear layers; zero is that of the model's files. The others stay as they are."]
+    pub precision: uform_precision_t,
+    #[doc = " How those weights lie; zero is portable."]
+    pub layout: uform_layout_t,
+    #[doc = " Zero."]
+    pub reserved: u64,
+}
+unsafe extern "C" {
+    #[doc = " Writes a model as one safetensors file, whose name ends in \".safetensors\": its weights, and in the metadata its\n configuration, tokenizer and pooling. `path` names the model as for `uform_model_load_ram`, which loads what was\n written: the same model in that precision, to the bit. Takes no more memory than a few matrices. The file appears at\n its destination when it is whole, instead of one that was there. `UNSUPPORTED` for a layout of other machines, or\n another precision than that of a model that is packed in i8 or for x86 already; `INVALID_ARGUMENT` for a destination\n among the files of the model; `IO` where it cannot be written; else as `uform_model_load_ram`.\n\n Thread safety: any thread."]
+    pub fn uform_model_pack(
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        destination: *const ::core::ffi::c_char,
+        destination_length: usize,
+        options: *const uform_pack_options_t,
+        error: *mut uform_error_t,
+    ) -> uform_status_t;
 }
 #[doc = " What a text is to the search that it is embedded for; chooses the model's prompt."]
 pub type uform_role_t = i32;

@@ -326,3 +326,24 @@ fn an_interruption_leaves_a_shorter_array() {
     assert!(header.contains(&format!("({rows}, 32)")), "{header}");
     assert!(text(&ended.stderr).contains(&format!("after {rows} texts")), "{}", text(&ended.stderr));
 }
+
+#[test]
+fn pack_writes_one_file_that_embeds_the_same() {
+    let folder = Folder::new("pack");
+    let (texts, expected) = (folder.file("texts.txt", "a cat\na dog\n"), folder.path("expected.npy"));
+    let (packed, found) = (folder.path("packed.safetensors"), folder.path("found.npy"));
+    for (precision, layout) in [("i8", "x86"), ("bf16", "portable")] {
+        succeeds(&["embed", &model(), &texts, "--precision", precision, "--output", &expected, "--quiet"]);
+        let said = ["pack", &model(), "--precision", precision, "--layout", layout, "--output", &packed];
+        assert_eq!(succeeds(&said).trim(), packed);
+        succeeds(&["embed", &packed, &texts, "--mapped", "--output", &found, "--quiet"]);
+        assert!(fs::read(&found).unwrap() == fs::read(&expected).unwrap(), "{precision} as {layout}");
+        assert!(succeeds(&["info", &packed]).contains(precision));
+    }
+    let said = command(&["pack", &model()]).current_dir(&folder.0).output().unwrap();
+    assert_eq!((said.status.code(), &text(&said.stdout)[..]), (Some(0), "bert-mean.safetensors\n"));
+    assert!(folder.0.join("bert-mean.safetensors").is_file());
+    fails(&["pack", &model(), "--output", &folder.path("packed.bin")], 1, &["destination", ".safetensors"]);
+    fails(&["pack", &model(), "--layout", "arm"], 2, &["portable, x86"]);
+    fails(&["embed", &packed, &texts, "--precision", "bf17"], 2, &["bf17"]);
+}

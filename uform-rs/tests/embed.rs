@@ -4,8 +4,8 @@ mod common;
 
 use common::{executor, load, long_texts, path};
 use uform::{
-    Arena, Dtype, EmbedOptions, Error, Executor, Length, LoadOptions, MatrixViewMut, Model, Normalize,
-    Precision, Prompt, RawMatrix, Reading, Report, Role, Status,
+    Arena, Dtype, EmbedOptions, Error, Executor, Layout, Length, LoadOptions, MatrixViewMut, Model,
+    Normalize, PackOptions, Precision, Prompt, RawMatrix, Reading, Report, Role, Status,
 };
 
 fn options() -> EmbedOptions {
@@ -360,4 +360,37 @@ fn a_real_model_knows_what_belongs_together() {
     };
     assert_eq!(vectors.dimensions(), 384);
     assert!(cosine(0, 1) > cosine(0, 2) + 0.2, "{} and {}", cosine(0, 1), cosine(0, 2));
+}
+
+#[test]
+fn packed_models_load_from_paths_and_bytes() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("pack-{}.safetensors", std::process::id()));
+    let (threads, load) = (executor(2), LoadOptions { precision: Precision::I8, ..Default::default() });
+    let expected = Model::load_ram(path("bert-dense"), &threads, &load).unwrap();
+    let expected = expected.embed_texts(&["a cat", "a dog"], &options()).unwrap();
+    for layout in [Layout::Portable, Layout::X86] {
+        let pack = PackOptions { precision: Precision::I8, layout };
+        Model::pack(path("bert-dense"), &file, &pack).unwrap();
+        let bytes = std::fs::read(&file).unwrap();
+        for load in [LoadOptions::default(), LoadOptions { reading: Reading::Mapped, ..Default::default() }] {
+            for model in [
+                Model::load_ram(&file, &threads, &load),
+                Model::load_ram_from_bytes(&[("any.safetensors", &bytes)], &threads, &load),
+            ] {
+                let model = model.unwrap();
+                assert_eq!(model.describe().unwrap().precision, Precision::I8);
+                assert_eq!(
+                    model.on(&threads).embed_texts(&["a cat", "a dog"], &options()).unwrap(),
+                    expected
+                );
+            }
+        }
+        let other = LoadOptions { precision: Precision::F32, ..Default::default() };
+        fails(Model::load_ram(&file, &threads, &other), Status::Unsupported, &["precision", "i8", "f32"]);
+    }
+    let pack = |to: &std::path::Path| Model::pack(path("bert-dense"), to, &PackOptions::default());
+    fails(pack(&file.with_extension("bin")), Status::InvalidArgument, &["destination", ".safetensors"]);
+    fails(pack(&file.join("a.safetensors")), Status::Io, &["a.safetensors"]);
+    std::fs::remove_file(&file).unwrap();
 }

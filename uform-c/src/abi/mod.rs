@@ -22,6 +22,7 @@ mod devices;
 mod executor;
 
 mod model;
+mod pack;
 
 mod embed;
 
@@ -37,4 +38,5 @@ pub use embed::*;
 pub use error::*;
 pub use executor::*;
 pub use model::*;
+pub use pack::*;
 pub use values::*;

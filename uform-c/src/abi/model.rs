@@ -55,7 +55,8 @@ pub const UFORM_READING_MAPPED: uform_reading_t = 1;
 pub struct uform_load_options_t {
     /// Bytes of this structure, set by the caller.
     pub size: usize,
-    /// The type of the matmuls' inputs; zero is the file's own where the class has it, else f32.
+    /// The type of the matmuls' inputs; zero is the file's own where the class has it, else f32, and always that of a packed
+    /// file. One that is packed in i8 or for x86 has no other.
     pub precision: uform_precision_t,
     /// How the files are read; zero is sequentially.
     pub reading: uform_reading_t,
@@ -191,8 +192,8 @@ unsafe fn load<'call>(
 }
 
 /// Loads a model into host memory. `path` names a directory in the layout of sentence-transformers or Hugging Face, a
-/// `model.safetensors` inside one, or, where no such file exists, a model in the local Hugging Face cache; nothing is
-/// ever downloaded. `executor` lends its threads for loading and is not kept; NULL loads on the calling thread.
+/// `model.safetensors` inside one, a file made by `uform_model_pack`, or, where no such file exists, a model in the local
+/// Hugging Face cache; nothing is ever downloaded. `executor` lends its threads for loading and is not kept; NULL loads on the calling thread.
 /// `NOT_FOUND` or `IO` for files, `CORRUPT_DATA` for their format, `UNSUPPORTED` for an architecture, a module or a
 /// value of a key that this library does not know: the sentence names file and key.
 ///
@@ -211,21 +212,24 @@ pub unsafe extern "C" fn uform_model_load_ram(
         guard(error, || {
             handle::give(model_out, "model_out", || {
                 let text = uform_text_t { data: path, length: path_length };
-                load(Source::Path(path_of(&text)?), executor, options)
+                load(Source::Path(path_of(&text, "path")?), executor, options)
             })
         })
     }
 }
 
 /// A path in the system's own bytes where it has such, else in UTF-8.
-unsafe fn path_of(text: &uform_text_t) -> Result<&Path> {
+///
+/// # Safety
+/// As [`handle::bytes`].
+pub(super) unsafe fn path_of<'call>(text: &uform_text_t, name: &str) -> Result<&'call Path> {
     // SAFETY: the caller's promise is ours.
-    let bytes = unsafe { handle::bytes(text, "path")? };
+    let bytes = unsafe { handle::bytes(text, name)? };
     if bytes.is_empty() {
-        return err!(InvalidArgument, "path is empty");
+        return err!(InvalidArgument, "{name} is empty");
     }
     if let Some(place) = bytes.iter().position(|byte| *byte == 0) {
-        return err!(InvalidArgument, "path: expected no zero byte, found one after {place} bytes");
+        return err!(InvalidArgument, "{name}: expected no zero byte, found one after {place} bytes");
     }
     #[cfg(unix)]
     {
@@ -235,12 +239,13 @@ unsafe fn path_of(text: &uform_text_t) -> Result<&Path> {
     #[cfg(not(unix))]
     {
         // SAFETY: as above.
-        Ok(Path::new(unsafe { handle::utf8(text, "path")? }))
+        Ok(Path::new(unsafe { handle::utf8(text, name)? }))
     }
 }
 
-/// Loads a model into host memory from the files of its directory, given as bytes. They are copied as far as needed
-/// and not kept. Otherwise as `uform_model_load_ram`.
+/// Loads a model into host memory from the files of its directory, given as bytes, or from one file made by
+/// `uform_model_pack`, under any name that ends in ".safetensors". They are copied as far as needed and not kept.
+/// Otherwise as `uform_model_load_ram`.
 ///
 /// Thread safety: any thread, while no other thread uses the executor.
 #[unsafe(no_mangle)]
@@ -286,7 +291,7 @@ pub unsafe extern "C" fn uform_model_load_vram(
     unsafe {
         guard(error, || {
             handle::give(model_out, "model_out", || {
-                path_of(&uform_text_t { data: path, length: path_length })?;
+                path_of(&uform_text_t { data: path, length: path_length }, "path")?;
                 handle::slice(devices, devices_count, "devices")?;
                 options::read(options)?;
                 err!(

@@ -17,8 +17,8 @@ use crate::ops::linear::{Linear, Packing};
 use crate::ops::norm::layer_norm;
 
 use super::config::{Positions, Shape};
-use super::json::Keys;
 use super::tensors::{Table, Tensors};
+use super::weights::Map;
 
 /// The spelling of one architecture: keys of its configuration and names of its tensors.
 pub(super) struct Layout {
@@ -169,8 +169,16 @@ struct Reader<'t> {
     shape: &'t Shape,
     /// The type that linear layers are packed in.
     dtype: Dtype,
-    /// The memory domains that tables are spread over.
+    /// The memory domains that weights are spread over.
     domains: &'t [i32],
+}
+
+/// The tensors of an encoder.
+pub(super) struct Contents {
+    /// Those of linear layers, but for their biases.
+    pub(super) maps: Vec<Map>,
+    /// All others, with their shapes.
+    pub(super) others: Vec<(String, Vec<usize>)>,
 }
 
 impl Reader<'_> {
@@ -182,46 +190,78 @@ impl Reader<'_> {
         self.tensors.table(&self.name(name, "weight"), rows, self.shape.hidden, self.domains)
     }
 
-    /// A layer norm, whose vectors were called gamma and beta in TensorFlow's checkpoints.
-    fn norm(&self, name: &str) -> Result<Norm> {
-        let vector = |part, old| {
+    /// The vectors of a layer norm, which were called gamma and beta in TensorFlow's checkpoints.
+    fn norm_names(&self, name: &str) -> [String; 2] {
+        [("weight", "gamma"), ("bias", "beta")].map(|(part, old)| {
             let (new, old) = (self.name(name, part), self.name(name, old));
-            let name = if self.tensors.has(&old) && !self.tensors.has(&new) { old } else { new };
-            self.tensors.vector(&name, self.shape.hidden)
-        };
-        Ok(Norm { weight: vector("weight", "gamma")?, bias: vector("bias", "beta")? })
+            if self.tensors.has(&old) && !self.tensors.has(&new) { old } else { new }
+        })
     }
 
-    /// Affine maps of the same input, side by side.
-    fn linear(&self, packing: Packing, names: &[String], outputs: usize, inputs: usize) -> Result<Linear> {
-        let mut parts = Vec::new();
-        for name in names {
-            let weight = self.tensors.matrix(&self.name(name, "weight"), outputs, inputs)?;
-            parts.push((weight, self.tensors.vector(&self.name(name, "bias"), outputs)?));
-        }
-        let views: Vec<_> = parts
-            .iter()
-            .map(|(weight, bias)| (Matrix::dense(weight, outputs, inputs), Some(&bias[..])))
-            .collect();
-        Linear::stack_in(packing, &views, self.domains)
+    fn norm(&self, name: &str) -> Result<Norm> {
+        let [weight, bias] = self.norm_names(name);
+        let vector = |name: &str| self.tensors.vector(name, self.shape.hidden);
+        Ok(Norm { weight: vector(&weight)?, bias: vector(&bias)? })
     }
 
-    fn layer(&self, layout: &Layout, index: usize) -> Result<Layer> {
+    /// The linear layers of a layer, in the order of [`Layer::maps`].
+    fn maps(&self, layout: &Layout, index: usize) -> [Map; 4] {
         let (hidden, intermediate) = (self.shape.hidden, self.shape.intermediate);
         let names = layout.names;
-        let name = |name: &str| format!("{}{index}.{name}", layout.layer);
         let packing = Packing::from(self.dtype);
         // What attention mixes has no channel far above the others.
         let mixed = Packing { rotated: false, ..packing };
-        let query_key_value = [names.query, names.key, names.value].map(name);
+        let map = |packing, names: &[&str], outputs, inputs| Map {
+            names: names
+                .iter()
+                .map(|name| format!("{}{}{index}.{name}", self.prefix, layout.layer))
+                .collect(),
+            packing,
+            outputs,
+            inputs,
+        };
+        [
+            map(packing, &[names.query, names.key, names.value], hidden, hidden),
+            map(mixed, &[names.attention_output], hidden, hidden),
+            map(packing, &[names.intermediate], intermediate, hidden),
+            map(packing, &[names.output], hidden, intermediate),
+        ]
+    }
+
+    fn layer(&self, layout: &Layout, index: usize) -> Result<Layer> {
+        let read = |map: &Map| map.read(self.tensors, self.domains);
+        let norm = |name: &str| self.norm(&format!("{}{index}.{name}", layout.layer));
+        let [query_key_value, attention_output, intermediate, output] = &self.maps(layout, index);
         Ok(Layer {
-            query_key_value: self.linear(packing, &query_key_value, hidden, hidden)?,
-            attention_output: self.linear(mixed, &[name(names.attention_output)], hidden, hidden)?,
-            attention_norm: self.norm(&name(names.attention_norm))?,
-            intermediate: self.linear(packing, &[name(names.intermediate)], intermediate, hidden)?,
-            output: self.linear(packing, &[name(names.output)], hidden, intermediate)?,
-            output_norm: self.norm(&name(names.output_norm))?,
+            query_key_value: read(query_key_value)?,
+            attention_output: read(attention_output)?,
+            attention_norm: norm(layout.names.attention_norm)?,
+            intermediate: read(intermediate)?,
+            output: read(output)?,
+            output_norm: norm(layout.names.output_norm)?,
         })
+    }
+
+    fn contents(&self, layout: &Layout) -> Contents {
+        let hidden = self.shape.hidden;
+        let mut tables = vec![
+            ("embeddings.word_embeddings", self.shape.vocabulary),
+            ("embeddings.position_embeddings", self.shape.position_rows),
+        ];
+        if layout.token_types {
+            tables.push(("embeddings.token_type_embeddings", self.shape.token_types));
+        }
+        let tables = tables.into_iter().map(|(name, rows)| (self.name(name, "weight"), vec![rows, hidden]));
+        let mut norms = vec!["embeddings.LayerNorm".to_owned()];
+        let mut maps = Vec::new();
+        for index in 0..self.shape.layers {
+            let own = [layout.names.attention_norm, layout.names.output_norm];
+            norms.extend(own.map(|name| format!("{}{index}.{name}", layout.layer)));
+            maps.extend(self.maps(layout, index));
+        }
+        let norms = norms.iter().flat_map(|name| self.norm_names(name)).map(|name| (name, vec![hidden]));
+        let others = tables.chain(norms).chain(maps.iter().flat_map(Map::biases)).collect();
+        Contents { maps, others }
     }
 }
 
@@ -269,12 +309,18 @@ fn find_prefix(tensors: &Tensors, layout: &Layout) -> Result<&'static str> {
     }
 }
 
+/// The tensors of an encoder of that shape, whose matrices are going to be in `dtype`.
+pub(super) fn contents(shape: &Shape, layout: &Layout, tensors: &Tensors, dtype: Dtype) -> Result<Contents> {
+    let prefix = find_prefix(tensors, layout)?;
+    Ok(Reader { tensors, prefix, shape, dtype, domains: &[] }.contents(layout))
+}
+
 impl Encoder {
-    /// Reads the configuration and the weights, the layers on the threads of `team` and their matrices in
-    /// `dtype`. Tables are spread over `domains`.
+    /// Reads the weights, the layers on the threads of `team` and their matrices in
+    /// `dtype`. Weights are spread over `domains`.
     /// `progress` is called on the calling thread whenever a part is done.
     pub(super) fn read(
-        config: &Keys,
+        shape: Shape,
         layout: &'static Layout,
         tensors: &Tensors,
         dtype: Dtype,
@@ -282,7 +328,6 @@ impl Encoder {
         domains: &[i32],
         progress: &(dyn Fn() -> Result<()> + Sync),
     ) -> Result<Self> {
-        let shape = Shape::read(config, layout)?;
         let reader = Reader { tensors, prefix: find_prefix(tensors, layout)?, shape: &shape, dtype, domains };
         progress()?;
         let words = reader.table("embeddings.word_embeddings", shape.vocabulary)?;

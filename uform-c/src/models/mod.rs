@@ -1,8 +1,8 @@
 //! Layer 5: models from files to vectors.
 //!
-//! `source` and `hub` find files, `json` and `tensors` read them, `config`, `modules`, `prompts` and `limit` say what
-//! they mean, `tokenizer_file` bounds what a tokenizer may ask for, `pieces` cuts long texts, `tokenizer` and `text` make token
-//! ids, `bert` is an
+//! `source` and `hub` find files, `header`, `packed`, `json`, `tensors` and `weights` read them, and `pack` writes them;
+//! `config`, `modules`, `prompts` and `limit` say what they mean, `tokenizer_file` bounds what a tokenizer may ask for,
+//! `pieces` cuts long texts, `tokenizer` and `text` make token ids, `bert` is an
 //! architecture and `registry` lists them, `blocks` cuts rows into blocks, `embed` gives those to threads, `finish` and
 //! `output` turn tokens into the caller's rows.
 
@@ -11,12 +11,15 @@ mod blocks;
 mod config;
 mod embed;
 mod finish;
+mod header;
 mod hub;
 mod json;
 mod limit;
 mod model;
 mod modules;
 mod output;
+mod pack;
+mod packed;
 mod pieces;
 mod prompts;
 mod registry;
@@ -25,10 +28,13 @@ mod tensors;
 mod text;
 mod tokenizer;
 mod tokenizer_file;
+mod weights;
 
 pub use embed::{EmbedOptions, Length, Normalize, Progress, Report};
 pub use model::{Description, LoadOptions, Model, Precision};
 pub use output::Output;
+pub use pack::PackOptions;
+pub use packed::Layout;
 pub use prompts::{Prompt, Role};
 pub use source::{Reading, Source};
 pub use tokenizer::Token;

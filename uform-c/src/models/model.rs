@@ -11,6 +11,7 @@ use crate::system::cpu::{self, CpuClass};
 use crate::system::topology::Topology;
 
 use super::bert::Encoder;
+use super::config::Shape;
 use super::finish::Finish;
 use super::json::Keys;
 use super::modules::Plan;
@@ -44,6 +45,17 @@ impl Precision {
     pub fn from_number(number: u32) -> Option<Self> {
         let all = [Self::Auto, Self::F32, Self::Bf16, Self::F16, Self::I8];
         all.into_iter().find(|precision| *precision as u32 == number)
+    }
+
+    /// The type that weights are packed in, where it is named.
+    pub(super) fn dtype(self) -> Option<Dtype> {
+        match self {
+            Self::Auto => None,
+            Self::F32 => Some(Dtype::F32),
+            Self::Bf16 => Some(Dtype::Bf16),
+            Self::F16 => Some(Dtype::F16),
+            Self::I8 => Some(Dtype::I8),
+        }
     }
 
     /// The precision of models whose weights are packed in that type.
@@ -87,16 +99,20 @@ pub struct LoadOptions<'a> {
 
 impl LoadOptions<'_> {
     /// The type that weights are packed in: the one that was asked for, else that of the file if the class that the
-    /// weights are for, `executing` where none was named, has instructions for it.
-    fn dtype(&self, stored: Dtype, executing: CpuClass) -> Result<Dtype> {
+    /// weights are for, `executing` where none was named, has instructions for it. For a packed file it was asked for when
+    /// that was packed.
+    fn dtype(&self, tensors: &Tensors, executing: CpuClass) -> Result<Dtype> {
         let kernels = for_class(self.class.unwrap_or(executing))?;
-        Ok(match self.precision {
-            Precision::Auto if kernels.is_native(stored) => stored,
-            Precision::Auto | Precision::F32 => Dtype::F32,
-            Precision::Bf16 => Dtype::Bf16,
-            Precision::F16 => Dtype::F16,
-            Precision::I8 => Dtype::I8,
-        })
+        match self.precision.dtype() {
+            None if tensors.format().is_some() || kernels.is_native(tensors.stored_dtype()) => {
+                Ok(tensors.stored_dtype())
+            }
+            asked => {
+                let asked = asked.unwrap_or(Dtype::F32);
+                tensors.format().map_or(Ok(()), |format| format.allow(asked))?;
+                Ok(asked)
+            }
+        }
     }
 
     /// The memory domains to spread weights over; none where the machine has but one.
@@ -277,16 +293,8 @@ impl Model {
         class: CpuClass,
         team: &dyn Team,
     ) -> Result<Arc<Self>> {
-        let files = Files::find(source)?;
-        let plan = Plan::read(&files)?;
-        let folder = plan.folder().to_owned();
-        if files.has(&format!("{folder}adapter_config.json")) {
-            return err!(Unsupported, "{folder}adapter_config.json: adapters are not supported");
-        }
-        let config_name = format!("{folder}config.json");
-        let config = Keys::parse(&config_name, &required(&files, &config_name)?)?;
-        let architecture = registry::find(&config)?;
-        let tensors = Tensors::open(&files, &folder, options.reading)?;
+        let opened = Opened::read(&Files::find(source)?, options.reading, domains)?;
+        let tensors = opened.tensors;
         let all = tensors.bytes();
         let report = |done: u64| match options.progress {
             Some(progress) if !progress(done.min(all), all) => {
@@ -295,32 +303,13 @@ impl Model {
             _ => Ok(()),
         };
         let told = || report(tensors.taken_bytes());
-        let dtype = options.dtype(tensors.stored_dtype(), class)?;
-        let encoder = Encoder::read(&config, architecture.layout, &tensors, dtype, team, domains, &told)?;
-        let chain = plan.chain(&files, encoder.shape().hidden, options.reading, domains)?;
-        let sentence = match chain.declared {
-            true => sentence_config(&files, &folder)?,
-            false => Keys::empty("sentence_bert_config.json"),
-        };
-        let library = library_config(&files, chain.declared)?;
-        let tokenizer_config = optional(&files, format!("{folder}tokenizer_config.json"))?;
-        let mut tokenizer =
-            read_tokenizer(&files, &folder, &config, &tokenizer_config, &sentence, architecture)?;
-        let longest = encoder.shape().longest();
-        tokenizer.set_limit(&limit::find(&sentence, &tokenizer_config, &config, longest)?)?;
-        let prompts = Prompts::read(&library)?;
-        let finish = Finish::new(chain.pooling, chain.steps, encoder.shape().hidden);
-        let native = finish.dimensions();
-        // As in the reference, what is longer than the vectors cuts nothing.
-        let default_dimensions = library.size("truncate_dim", native, usize::MAX)?.min(native);
-        let mut unread = chain.unread;
-        let similarity = similarity(&library, &mut unread);
-        for keys in [&config, &sentence, &library, &tokenizer_config] {
-            unread.extend(keys.unread());
-        }
+        let dtype = options.dtype(&tensors, class)?;
+        let layout = opened.architecture.layout;
+        let encoder = Encoder::read(opened.shape, layout, &tensors, dtype, team, domains, &told)?;
+        let Opened { tokenizer, prompts, finish, default_dimensions, .. } = opened;
         let description = Description {
-            architecture: architecture.model_type,
-            dimensions: native,
+            architecture: opened.architecture.model_type,
+            dimensions: finish.dimensions(),
             default_dimensions,
             token_limit: tokenizer.limit,
             special_tokens: tokenizer.around(),
@@ -332,12 +321,12 @@ impl Model {
             normalizes: finish.normalizes(),
             prompts: prompts.all().map(|(name, text)| (name.to_owned(), text.to_owned())).collect(),
             default_prompt: prompts.default_name().map(str::to_owned),
-            similarity,
-            parameters: tensors.taken() + chain.parameters,
+            similarity: opened.similarity,
+            parameters: tensors.taken() + opened.other_parameters,
             weight_bytes: encoder.bytes() + finish.bytes(),
             file_dtype: tensors.main_dtype(),
             precision: Precision::of(dtype),
-            unread,
+            unread: opened.unread,
         };
         // What nobody asked for, as heads that are not run, is not read, but done with.
         report(all)?;
@@ -347,6 +336,74 @@ impl Model {
     /// What the model is. Any thread.
     pub fn describe(&self) -> &Description {
         &self.description
+    }
+}
+
+/// All of a model but the weights of its encoder.
+pub(super) struct Opened<'a> {
+    pub(super) architecture: &'static registry::Architecture,
+    pub(super) shape: Shape,
+    /// The folder of the transformer: empty, or ending in a slash.
+    pub(super) folder: String,
+    /// The tensors of that folder.
+    pub(super) tensors: Tensors<'a>,
+    tokenizer: Tokenizer,
+    prompts: Prompts,
+    finish: Finish,
+    default_dimensions: usize,
+    similarity: Option<String>,
+    /// How many numbers the weights of the modules behind the transformer are.
+    other_parameters: u64,
+    unread: Vec<String>,
+}
+
+impl<'a> Opened<'a> {
+    /// Reads and checks it, with what weights there are spread over `domains`. Errors as [`Model::load_ram`].
+    pub(super) fn read(files: &Files<'a>, reading: Reading, domains: &[i32]) -> Result<Self> {
+        let plan = Plan::read(files)?;
+        let folder = plan.folder().to_owned();
+        if files.has(&format!("{folder}adapter_config.json")) {
+            return err!(Unsupported, "{folder}adapter_config.json: adapters are not supported");
+        }
+        let config_name = format!("{folder}config.json");
+        let config = Keys::parse(&config_name, &required(files, &config_name)?)?;
+        let architecture = registry::find(&config)?;
+        let tensors = Tensors::open(files, &folder, reading)?;
+        let shape = Shape::read(&config, architecture.layout)?;
+        let chain = plan.chain(files, shape.hidden, reading, domains)?;
+        let sentence = match chain.declared {
+            true => sentence_config(files, &folder)?,
+            false => Keys::empty("sentence_bert_config.json"),
+        };
+        let library = library_config(files, chain.declared)?;
+        let tokenizer_config = optional(files, format!("{folder}tokenizer_config.json"))?;
+        let mut tokenizer =
+            read_tokenizer(files, &folder, &config, &tokenizer_config, &sentence, architecture)?;
+        tokenizer.set_limit(&limit::find(&sentence, &tokenizer_config, &config, shape.longest())?)?;
+        let prompts = Prompts::read(&library)?;
+        let finish = Finish::new(chain.pooling, chain.steps, shape.hidden);
+        let native = finish.dimensions();
+        // As in the reference, what is longer than the vectors cuts nothing.
+        let default_dimensions = library.size("truncate_dim", native, usize::MAX)?.min(native);
+        let mut unread = chain.unread;
+        let similarity = similarity(&library, &mut unread);
+        for keys in [&config, &sentence, &library, &tokenizer_config] {
+            unread.extend(keys.unread());
+        }
+        let other_parameters = chain.parameters;
+        Ok(Self {
+            architecture,
+            shape,
+            folder,
+            tensors,
+            tokenizer,
+            prompts,
+            finish,
+            default_dimensions,
+            similarity,
+            other_parameters,
+            unread,
+        })
     }
 }
 

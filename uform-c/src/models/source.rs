@@ -1,12 +1,21 @@
-//! Where the files of a model are: a directory, a name in the local Hugging Face cache, or bytes of the caller.
+//! Where the files of a model are: a directory, a packed file, a name in the local Hugging Face cache, or bytes of the
+//! caller.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 #[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::base::{Error, Result, Status, err};
+use crate::system::memory::Memory;
+
+use super::packed::{Packed, Place};
+
+/// What the names of files of weights end in.
+pub(super) const SUFFIX: &str = ".safetensors";
 
 /// Configurations above 16 MiB are refused: the largest known ones have some 100 KB.
 const LARGEST_CONFIGURATION: u64 = 16 << 20;
@@ -25,10 +34,11 @@ fn largest(name: &str) -> u64 {
 /// Where to load a model from.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// A directory, the `model.safetensors` inside one, or, when nothing has that path, a name such as
-    /// `sentence-transformers/all-MiniLM-L6-v2` in the local Hugging Face cache.
+    /// A directory, the `model.safetensors` inside one, a packed file whose name ends in `.safetensors`, or, when nothing has
+    /// that path, a name such as `sentence-transformers/all-MiniLM-L6-v2` in the local Hugging Face cache.
     Path(&'a Path),
-    /// The files of a model directory by their path inside it, as `1_Pooling/config.json`, with their bytes.
+    /// The files of a model directory by their path inside it, as `1_Pooling/config.json`, with their bytes; or one packed
+    /// file under any name that ends in `.safetensors`.
     Files(&'a [(&'a str, &'a [u8])]),
 }
 
@@ -54,6 +64,18 @@ impl Reading {
 pub(super) enum Files<'a> {
     Folder(PathBuf),
     Memory(&'a [(&'a str, &'a [u8])]),
+    Packed(Box<Packed<'a>>),
+    /// Others, and what was found among them.
+    Recorded(Box<Files<'a>>, Mutex<Found>),
+}
+
+/// The files that a model was read from.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Text files by their path.
+    pub(super) texts: BTreeMap<String, Vec<u8>>,
+    /// Folders whose weights were opened, as often as they were, each empty or ending in a slash.
+    pub(super) folders: Vec<String>,
 }
 
 /// One file of weights, read by position.
@@ -79,10 +101,19 @@ impl<'a> Files<'a> {
                         return err!(InvalidArgument, "expected each file once, found {name:?} twice");
                     }
                 }
+                if let [(name, bytes)] = files
+                    && name.ends_with(SUFFIX)
+                    && let Some(packed) = Packed::find(name, Place::Bytes(bytes))?
+                {
+                    return Ok(Self::Packed(Box::new(packed)));
+                }
                 Ok(Self::Memory(files))
             }
             Source::Path(path) if path.is_dir() => Ok(Self::Folder(path.to_owned())),
-            Source::Path(path) if path.exists() => folder_of(path),
+            Source::Path(path) if path.exists() => match packed_at(path)? {
+                Some(packed) => Ok(Self::Packed(Box::new(packed))),
+                None => folder_of(path),
+            },
             Source::Path(path) => super::hub::find(path).map(Self::Folder),
         }
     }
@@ -96,6 +127,18 @@ impl<'a> Files<'a> {
             false => err!(CorruptData, "{name}: expected at most {most} bytes, found {length}"),
         };
         match self {
+            Self::Recorded(files, found) => {
+                let text = files.text(name)?;
+                if let Some(bytes) = &text {
+                    locked(found).texts.insert(name.to_owned(), bytes.clone());
+                }
+                Ok(text)
+            }
+            Self::Packed(packed) => {
+                let Some(text) = packed.text(name) else { return Ok(None) };
+                check(text.len() as u64)?;
+                Ok(Some(text.as_bytes().to_vec()))
+            }
             Self::Memory(files) => {
                 let Some(bytes) = find_bytes(files, name) else { return Ok(None) };
                 check(bytes.len() as u64)?;
@@ -118,6 +161,47 @@ impl<'a> Files<'a> {
         match self {
             Self::Memory(files) => find_bytes(files, name).is_some(),
             Self::Folder(folder) => inside(name).is_ok() && folder.join(name).is_file(),
+            Self::Packed(packed) => packed.text(name).is_some(),
+            Self::Recorded(files, _) => files.has(name),
+        }
+    }
+
+    /// The packed file that stands for all files, where there is one.
+    pub(super) fn packed(&self) -> Option<&Packed<'a>> {
+        match self {
+            Self::Packed(packed) => Some(packed),
+            Self::Recorded(files, _) => files.packed(),
+            Self::Folder(_) | Self::Memory(_) => None,
+        }
+    }
+
+    /// The directory of the files or the packed file, where there is one.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(folder) => Some(folder),
+            Self::Memory(_) => None,
+            Self::Packed(packed) => packed.path(),
+            Self::Recorded(files, _) => files.path(),
+        }
+    }
+
+    /// These files, with a record of those that are read from now on.
+    pub(super) fn recorded(self) -> Self {
+        Self::Recorded(Box::new(self), Mutex::default())
+    }
+
+    /// Records that the weights of a folder are read.
+    pub(super) fn note(&self, folder: &str) {
+        if let Self::Recorded(_, found) = self {
+            locked(found).folders.push(folder.to_owned());
+        }
+    }
+
+    /// What was recorded.
+    pub(super) fn found(&self) -> Found {
+        match self {
+            Self::Recorded(_, found) => std::mem::take(&mut locked(found)),
+            _ => Found::default(),
         }
     }
 
@@ -126,13 +210,10 @@ impl<'a> Files<'a> {
         inside(name)?;
         match self {
             Self::Memory(files) => Ok(find_bytes(files, name).map(Blob::Bytes)),
-            Self::Folder(folder) => {
-                let Some((file, length)) = open(&folder.join(name), name)? else { return Ok(None) };
-                match reading {
-                    Reading::Sequential => Ok(Some(Blob::File { file, length })),
-                    Reading::Mapped => map(&file, name).map(Some),
-                }
-            }
+            Self::Folder(folder) => blob_of(&folder.join(name), name, reading),
+            // Its tensors are not those of a file of its own.
+            Self::Packed(_) => Ok(None),
+            Self::Recorded(files, _) => files.blob(name, reading),
         }
     }
 
@@ -141,7 +222,35 @@ impl<'a> Files<'a> {
         match self {
             Self::Folder(folder) => folder.display().to_string(),
             Self::Memory(files) => format!("the {} files given", files.len()),
+            Self::Packed(packed) => packed.name().to_owned(),
+            Self::Recorded(files, _) => files.place(),
         }
+    }
+}
+
+fn locked(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens the file of weights at that path, or nothing where there is none.
+pub(super) fn blob_of<'a>(path: &Path, name: &str, reading: Reading) -> Result<Option<Blob<'a>>> {
+    let Some((file, length)) = open(path, name)? else { return Ok(None) };
+    match reading {
+        Reading::Sequential => Ok(Some(Blob::File { file, length })),
+        Reading::Mapped => map(&file, name).map(Some),
+    }
+}
+
+/// The packed file of that path, or nothing where it is another one. That of a directory may be damaged: reading the
+/// directory will tell.
+fn packed_at<'a>(path: &Path) -> Result<Option<Packed<'a>>> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !name.ends_with(SUFFIX) {
+        return Ok(None);
+    }
+    match Packed::find(name, Place::Path(path.to_owned())) {
+        Err(_) if name == "model.safetensors" && path.with_file_name("config.json").is_file() => Ok(None),
+        found => found,
     }
 }
 
@@ -164,7 +273,7 @@ pub(super) fn inside(name: &str) -> Result<()> {
 fn folder_of<'a>(path: &Path) -> Result<Files<'a>> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if name != "model.safetensors" && name != "model.safetensors.index.json" {
-        let expected = "expected a model's directory or its model.safetensors";
+        let expected = "expected a model's directory, its model.safetensors or a packed model";
         return err!(InvalidArgument, "{}: {expected}, found another file", path.display());
     }
     // Only a whole path has all its parents; where it cannot be had, the file is looked at where it is.
@@ -223,6 +332,18 @@ impl Blob<'_> {
             #[cfg(not(target_family = "wasm"))]
             Self::Map(map) => map.len() as u64,
             Self::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Words in place, where the file is mapped and they are aligned.
+    pub(super) fn memory(&self, offset: u64, bytes: usize, alignment: usize) -> Option<Memory> {
+        match self {
+            #[cfg(not(target_family = "wasm"))]
+            Self::Map(map) => Memory::mapped(map, offset, bytes, alignment),
+            _ => {
+                let _ = (offset, bytes, alignment);
+                None
+            }
         }
     }
 
@@ -336,7 +457,7 @@ mod tests {
         std::fs::write(folder.join("modules.json"), list).unwrap();
         let found = |inner: &str| match folder_of(&folder.join(inner).join("model.safetensors")).unwrap() {
             Files::Folder(found) => found,
-            Files::Memory(_) => panic!("a folder was expected"),
+            _ => panic!("a folder was expected"),
         };
         let (listed, other) = (found("0_Transformer"), found("other"));
         let expected = std::path::absolute(&folder).unwrap();

@@ -9,17 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use half::{bf16, f16};
 use safetensors::Dtype;
-use safetensors::tensor::Metadata;
 
 use crate::base::{self, Error, Matrix, Result, Status, err};
-use crate::system::pages::Buffer;
+use crate::system::memory::Memory;
+use crate::system::pages::{ALIGNMENT, Buffer};
 
+use super::header::Header;
 use super::json;
+use super::packed::{Format, Packed};
 use super::source::{Blob, Files, Reading, inside};
-
-/// The cap of the safetensors format on its header.
-const LARGEST_HEADER: u64 = 100_000_000;
-const LENGTH_BYTES: u64 = 8;
 
 /// Bytes of a file that are read at a time.
 const PIECE: usize = 256 << 10;
@@ -33,6 +31,8 @@ pub(super) struct Tensors<'a> {
     files: Vec<(String, Blob<'a>)>,
     places: HashMap<String, Place>,
     taken: Taken,
+    /// How the file was packed, where it was.
+    format: Option<Format>,
 }
 
 /// Counts of the tensors that were asked for.
@@ -41,6 +41,8 @@ struct Taken {
     elements: AtomicU64,
     /// Bytes in the files, by the types of `FLOATS`.
     bytes: [AtomicU64; FLOATS.len()],
+    /// Bytes in the files of tensors of other types.
+    others: AtomicU64,
 }
 
 struct Place {
@@ -51,20 +53,23 @@ struct Place {
     bytes: usize,
 }
 
-/// A matrix of f32 in row-major order without gaps.
-pub(super) enum Table {
-    /// In memory of ours.
-    Owned { memory: Buffer, rows: usize, columns: usize },
-    /// In the mapped file, whose type and alignment allowed it.
-    #[cfg(not(target_family = "wasm"))]
-    Mapped { map: std::sync::Arc<memmap2::Mmap>, offset: usize, rows: usize, columns: usize },
+/// A matrix of f32 in row-major order without gaps, in memory of ours or in a mapped file.
+pub(super) struct Table {
+    memory: Memory,
+    rows: usize,
+    columns: usize,
 }
 
 impl<'a> Tensors<'a> {
     /// Opens `model.safetensors` of that folder (which ends in a slash or is empty), or the shards that
     /// `model.safetensors.index.json` names.
     pub(super) fn open(files: &Files<'a>, folder: &str, reading: Reading) -> Result<Self> {
-        let mut tensors = Self { files: Vec::new(), places: HashMap::new(), taken: Taken::default() };
+        files.note(folder);
+        if let Some(packed) = files.packed() {
+            return Self::of_packed(packed, folder, reading);
+        }
+        let mut tensors =
+            Self { files: Vec::new(), places: HashMap::new(), taken: Taken::default(), format: None };
         let single = format!("{folder}model.safetensors");
         if let Some(blob) = files.blob(&single, reading)? {
             tensors.add(single, blob)?;
@@ -82,6 +87,20 @@ impl<'a> Tensors<'a> {
             }
             false => err!(NotFound, "{single}: no such file in {}", files.place()),
         }
+    }
+
+    /// The tensors of that folder in a packed file, where its name stands before theirs.
+    fn of_packed(packed: &Packed<'a>, folder: &str, reading: Reading) -> Result<Self> {
+        let mut tensors = Self {
+            files: Vec::new(),
+            places: HashMap::new(),
+            taken: Taken::default(),
+            format: Some(packed.format().within(folder)),
+        };
+        let inside =
+            |name: &str| name.strip_prefix(folder).filter(|rest| !rest.contains('/')).map(str::to_owned);
+        tensors.list(packed.name().to_owned(), packed.blob(reading)?, packed.header(), inside)?;
+        Ok(tensors)
     }
 
     fn add_shards(
@@ -129,49 +148,47 @@ impl<'a> Tensors<'a> {
 
     /// Reads the header of one file and takes in what it lists.
     fn add(&mut self, name: String, blob: Blob<'a>) -> Result<()> {
-        let length = blob.length();
-        let mut prefix = [0; LENGTH_BYTES as usize];
-        if length < LENGTH_BYTES {
-            return err!(
-                CorruptData,
-                "{name}: expected a header of at least {LENGTH_BYTES} bytes, found {length}"
-            );
-        }
-        blob.read(&name, 0, &mut prefix)?;
-        let header = u64::from_le_bytes(prefix);
-        if header > LARGEST_HEADER || header > length - LENGTH_BYTES {
-            return err!(
-                CorruptData,
-                "{name}: the header promises {header} bytes, and the file has {length}"
-            );
-        }
-        let mut bytes = vec![0; header as usize];
-        blob.read(&name, LENGTH_BYTES, &mut bytes)?;
-        let metadata: Metadata = match serde_json::from_slice(&bytes) {
-            Ok(metadata) => metadata,
-            Err(error) => return err!(CorruptData, "{name}: the header is not one of safetensors: {error}"),
-        };
-        let start = LENGTH_BYTES + header;
-        let expected = start + metadata.data_len() as u64;
-        if expected != length {
-            return err!(CorruptData, "{name}: expected {expected} bytes by its header, found {length}");
-        }
+        let header = Header::read(&name, &blob)?;
+        self.list(name, blob, &header, |name| Some(name.to_owned()))
+    }
+
+    /// Takes in the tensors of a file that `named` has a name for.
+    fn list(
+        &mut self,
+        name: String,
+        blob: Blob<'a>,
+        header: &Header,
+        named: impl Fn(&str) -> Option<String>,
+    ) -> Result<()> {
         let file = self.files.len();
-        for (tensor, info) in metadata.tensors() {
+        for (tensor, info) in header.metadata.tensors() {
+            let Some(own) = named(&tensor) else { continue };
             let (begin, end) = info.data_offsets;
             let place = Place {
                 file,
                 dtype: info.dtype,
                 shape: info.shape.clone(),
-                offset: start + begin as u64,
+                offset: header.start + begin as u64,
                 bytes: end - begin,
             };
-            if self.places.insert(tensor.clone(), place).is_some() {
+            if self.places.insert(own, place).is_some() {
                 return err!(CorruptData, "{name}: {tensor}: expected in one file, found in two");
             }
         }
         self.files.push((name, blob));
         Ok(())
+    }
+
+    /// How the file was packed, where it was.
+    pub(super) fn format(&self) -> Option<&Format> {
+        self.format.as_ref()
+    }
+
+    /// The names of all tensors of floating point types.
+    pub(super) fn floats(&self) -> impl Iterator<Item = &str> {
+        let floats =
+            self.places.iter().filter(|(_, place)| FLOATS.iter().any(|(dtype, _)| *dtype == place.dtype));
+        floats.map(|(name, _)| &name[..])
     }
 
     /// Whether there is a tensor of that name.
@@ -184,16 +201,22 @@ impl<'a> Tensors<'a> {
         self.files.first().map_or("model.safetensors", |(name, _)| name)
     }
 
-    /// The type that most bytes have of the tensors that were asked for.
+    /// The type that most bytes have of the tensors that were asked for, or that the file was packed in.
     pub(super) fn main_dtype(&self) -> base::Dtype {
+        if let Some(format) = &self.format {
+            return format.dtype;
+        }
         let bytes =
             |(index, _): &(usize, &(Dtype, base::Dtype))| self.taken.bytes[*index].load(Ordering::Relaxed);
         // Of equals the last one counts, which is f32 when counted backwards.
         FLOATS.iter().enumerate().rev().max_by_key(bytes).map_or(base::Dtype::F32, |(_, (_, dtype))| *dtype)
     }
 
-    /// The floating point type that takes most bytes of the files.
+    /// The floating point type that takes most bytes of the files, or the type that the file was packed in.
     pub(super) fn stored_dtype(&self) -> base::Dtype {
+        if let Some(format) = &self.format {
+            return format.dtype;
+        }
         let bytes = |(stored, _): &&(Dtype, base::Dtype)| {
             let of_type = self.places.values().filter(|place| place.dtype == *stored);
             of_type.map(|place| place.bytes as u64).sum::<u64>()
@@ -209,7 +232,8 @@ impl<'a> Tensors<'a> {
 
     /// Bytes in the files of the tensors that were asked for.
     pub(super) fn taken_bytes(&self) -> u64 {
-        self.taken.bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+        let bytes = self.taken.bytes.iter().chain([&self.taken.others]);
+        bytes.map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// Bytes in the files of all tensors.
@@ -217,8 +241,8 @@ impl<'a> Tensors<'a> {
         self.places.values().map(|place| place.bytes as u64).sum()
     }
 
-    /// Where a tensor of exactly that shape is.
-    fn take(&self, tensor: &str, shape: &[usize]) -> Result<&Place> {
+    /// Where a tensor of exactly that shape and one of these types is, which stands for so many learned numbers.
+    fn take(&self, tensor: &str, shape: &[usize], accepted: &[Dtype], parameters: usize) -> Result<&Place> {
         let Some(place) = self.places.get(tensor) else {
             return err!(
                 CorruptData,
@@ -226,27 +250,35 @@ impl<'a> Tensors<'a> {
                 self.file()
             );
         };
+        let (file, found) = (&self.files[place.file].0, place.dtype);
         if place.shape != shape {
-            let file = &self.files[place.file].0;
             return err!(
                 CorruptData,
                 "{file}: {tensor}: expected a tensor of {shape:?}, found {:?}",
                 place.shape
             );
         }
-        let Some(float) = FLOATS.iter().position(|(dtype, _)| *dtype == place.dtype) else {
-            let (file, found) = (&self.files[place.file].0, place.dtype);
-            return err!(Unsupported, "{file}: {tensor}: expected F32, F16 or BF16, found {found:?}");
-        };
-        self.taken.elements.fetch_add(shape.iter().product::<usize>() as u64, Ordering::Relaxed);
-        self.taken.bytes[float].fetch_add(place.bytes as u64, Ordering::Relaxed);
+        match accepted {
+            _ if accepted.contains(&found) => {}
+            [only] => return err!(CorruptData, "{file}: {tensor}: expected {only:?}, found {found:?}"),
+            _ => return err!(Unsupported, "{file}: {tensor}: expected F32, F16 or BF16, found {found:?}"),
+        }
+        self.taken.elements.fetch_add(parameters as u64, Ordering::Relaxed);
+        let float = FLOATS.iter().position(|(dtype, _)| *dtype == found);
+        let bytes = float.map_or(&self.taken.others, |float| &self.taken.bytes[float]);
+        bytes.fetch_add(place.bytes as u64, Ordering::Relaxed);
         Ok(place)
     }
 
-    /// Reads the values of the tensor at that place, which has one of the types of `FLOATS`.
+    /// Where a tensor of exactly that shape is whose numbers were learned.
+    fn take_floats(&self, tensor: &str, shape: &[usize]) -> Result<&Place> {
+        self.take(tensor, shape, &FLOATS.map(|(dtype, _)| dtype), shape.iter().product())
+    }
+
+    /// Reads the values of the tensor at that place, which has one of the types of `FLOATS`, or I8.
     fn read(&self, place: &Place, output: &mut [f32]) -> Result<()> {
         let (name, blob) = &self.files[place.file];
-        let width = if place.dtype == Dtype::F32 { 4 } else { 2 };
+        let width = place.dtype.bitsize() / 8;
         let mut piece = vec![0; PIECE.min(output.len() * width)];
         let mut offset = place.offset;
         for values in output.chunks_mut(PIECE / width) {
@@ -265,6 +297,9 @@ impl<'a> Tensors<'a> {
                         .zip(twos)
                         .for_each(|(value, two)| *value = f16::from_le_bytes(*two).to_f32());
                 }
+                Dtype::I8 => {
+                    values.iter_mut().zip(bytes).for_each(|(value, byte)| *value = f32::from(*byte as i8));
+                }
                 _ => {
                     let twos = bytes.as_chunks().0.iter();
                     values
@@ -277,9 +312,8 @@ impl<'a> Tensors<'a> {
         Ok(())
     }
 
-    fn values(&self, tensor: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let place = self.take(tensor, shape)?;
-        let count = shape.iter().product();
+    fn values(&self, tensor: &str, place: &Place) -> Result<Vec<f32>> {
+        let count = place.shape.iter().product();
         let mut values = Vec::new();
         values.try_reserve_exact(count).map_err(|_| {
             Error::new(Status::OutOfMemory, format!("{tensor}: {count} numbers could not be had"))
@@ -291,49 +325,106 @@ impl<'a> Tensors<'a> {
 
     /// A vector of that many elements.
     pub(super) fn vector(&self, tensor: &str, elements: usize) -> Result<Vec<f32>> {
-        self.values(tensor, &[elements])
+        self.values(tensor, self.take_floats(tensor, &[elements])?)
     }
 
     /// A matrix of that shape, in memory of ours.
     pub(super) fn matrix(&self, tensor: &str, rows: usize, columns: usize) -> Result<Vec<f32>> {
-        self.values(tensor, &[rows, columns])
+        self.values(tensor, self.take_floats(tensor, &[rows, columns])?)
+    }
+
+    /// A matrix of whole numbers within ±127, in memory of ours.
+    pub(super) fn numbers(&self, tensor: &str, rows: usize, columns: usize) -> Result<Vec<f32>> {
+        let place = self.take(tensor, &[rows, columns], &[Dtype::I8], rows * columns)?;
+        let numbers = self.values(tensor, place)?;
+        match numbers.iter().all(|number| *number >= -127.0) {
+            true => Ok(numbers),
+            false => {
+                let file = &self.files[place.file].0;
+                err!(CorruptData, "{file}: {tensor}: expected numbers within 127 of zero, found -128")
+            }
+        }
+    }
+
+    /// So many factors of numbers that were learned.
+    pub(super) fn scales(&self, tensor: &str, elements: usize) -> Result<Vec<f32>> {
+        self.values(tensor, self.take(tensor, &[elements], &[Dtype::F32], 0)?)
+    }
+
+    /// So many sums of numbers that were learned.
+    pub(super) fn sums(&self, tensor: &str, elements: usize) -> Result<Vec<i32>> {
+        let place = self.take(tensor, &[elements], &[Dtype::I32], 0)?;
+        let (name, blob) = &self.files[place.file];
+        let mut bytes = vec![0; place.bytes];
+        blob.read(name, place.offset, &mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|four| i32::from_le_bytes(*four)).collect())
+    }
+
+    /// Words that stand for so many learned numbers: in the mapped file where they are aligned as memory of ours is, else in
+    /// such memory, spread over `domains` (none: where it is first touched).
+    pub(super) fn words(
+        &self,
+        tensor: &str,
+        shape: &[usize],
+        parameters: usize,
+        domains: &[i32],
+    ) -> Result<Memory> {
+        let place = self.take(tensor, shape, &[Dtype::U32], parameters)?;
+        let (name, blob) = &self.files[place.file];
+        if let Some(memory) = blob.memory(place.offset, place.bytes, ALIGNMENT) {
+            return Ok(memory);
+        }
+        let mut memory = Buffer::new(place.bytes, domains)?;
+        blob.read(name, place.offset, memory.as_mut_slice())?;
+        Ok(memory.into())
     }
 
     /// A matrix of that shape that stays in row-major order: in the mapped file where that serves as it is, else in memory
     /// spread over `domains` (none: where it is first touched).
     pub(super) fn table(&self, tensor: &str, rows: usize, columns: usize, domains: &[i32]) -> Result<Table> {
-        let place = self.take(tensor, &[rows, columns])?;
-        #[cfg(not(target_family = "wasm"))]
-        if let Blob::Map(map) = &self.files[place.file].1
-            && place.dtype == Dtype::F32
-            && place.offset.is_multiple_of(align_of::<f32>() as u64)
-            && cfg!(target_endian = "little")
+        let place = self.take_floats(tensor, &[rows, columns])?;
+        let blob = &self.files[place.file].1;
+        if place.dtype == Dtype::F32
+            && let Some(memory) = blob.memory(place.offset, place.bytes, align_of::<f32>())
         {
-            return Ok(Table::Mapped { map: map.clone(), offset: place.offset as usize, rows, columns });
+            return Ok(Table { memory, rows, columns });
         }
         let bytes = rows.saturating_mul(columns).saturating_mul(size_of::<f32>());
         let mut memory = Buffer::new(bytes, domains)?;
         self.read(place, &mut memory.as_mut_floats()[..rows * columns])?;
-        Ok(Table::Owned { memory, rows, columns })
+        Ok(Table { memory: memory.into(), rows, columns })
+    }
+
+    /// The type and shape of a floating point tensor, of that shape where one is given.
+    pub(super) fn shape(&self, tensor: &str, expected: Option<&[usize]>) -> Result<(Dtype, &[usize])> {
+        let found = self.places.get(tensor).map(|place| &place.shape[..]);
+        let place = self.take_floats(tensor, expected.or(found).unwrap_or(&[]))?;
+        Ok((place.dtype, &place.shape))
+    }
+
+    /// Gives the bytes of a tensor to `each`, as they are in the file, piece by piece.
+    pub(super) fn copy(&self, tensor: &str, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let Some(place) = self.places.get(tensor) else {
+            return err!(CorruptData, "{}: {tensor}: expected a tensor, found none", self.file());
+        };
+        let (name, blob) = &self.files[place.file];
+        let mut piece = vec![0; PIECE.min(place.bytes)];
+        let mut done = 0;
+        while done < place.bytes {
+            let bytes = &mut piece[..PIECE.min(place.bytes - done)];
+            blob.read(name, place.offset + done as u64, bytes)?;
+            each(bytes)?;
+            done += bytes.len();
+        }
+        Ok(())
     }
 }
 
 impl Table {
     /// Its rows.
     pub(super) fn matrix(&self) -> Matrix<'_, f32> {
-        match self {
-            Self::Owned { memory, rows, columns } => {
-                Matrix::dense(&memory.as_floats()[..rows * columns], *rows, *columns)
-            }
-            #[cfg(not(target_family = "wasm"))]
-            Self::Mapped { map, offset, rows, columns } => {
-                let bytes = &map[*offset..*offset + rows * columns * size_of::<f32>()];
-                // SAFETY: the slice was just checked to have that many bytes; a map starts at a page and the offset
-                // was checked to be a multiple of the alignment; any bits are a value of f32.
-                let values = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), rows * columns) };
-                Matrix::dense(values, *rows, *columns)
-            }
-        }
+        let values = &self.memory.as_floats()[..self.rows * self.columns];
+        Matrix::dense(values, self.rows, self.columns)
     }
 
     /// Bytes of memory that it takes.

@@ -12,5 +12,6 @@ pub mod fork;
 pub mod gpu;
 #[cfg(all(feature = "numa", not(target_family = "wasm")))]
 mod hwloc;
+pub mod memory;
 pub mod pages;
 pub mod topology;

@@ -67,6 +67,12 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.bytes) }
     }
 
+    /// All bytes, to write.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.bytes) }
+    }
+
     /// As many floats as its bytes hold.
     pub fn as_floats(&self) -> &[f32] {
         // SAFETY: as above; the memory is aligned for floats, and any bits are one.

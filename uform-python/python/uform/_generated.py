@@ -210,6 +210,16 @@ class Reading(_Named):
     """Through a memory map. That nobody changes the files meanwhile is then the caller's duty."""
 
 
+class Layout(_Named):
+    """How the weights of linear layers lie in a packed file."""
+
+    PORTABLE = 0
+    """As their library names and shapes them, for every machine; they are rearranged when they are loaded."""
+    X86 = 1
+    """As the kernels of all x86 classes read them, so that a mapped file is used in place. Other machines refuse
+    the file."""
+
+
 class Role(_Named):
     """What a text is to the search that it is embedded for; chooses the model's prompt."""
 
@@ -289,7 +299,8 @@ class LoadOptions(TypedDict, total=False):
     """How a model is loaded."""
 
     precision: Precision | str
-    """The type of the matmuls' inputs; by default the file's own where the class has it, else f32."""
+    """The type of the matmuls' inputs; by default the file's own where the class has it, else f32, and always
+    that of a packed file. One that is packed in i8 or for x86 has no other."""
     reading: Reading | str
     """How the files are read; by default sequentially."""
     cpu_class: CPUClass | str
@@ -359,6 +370,16 @@ class Token:
     those around the text."""
     end: int
     """One past the last such byte."""
+
+
+class PackOptions(TypedDict, total=False):
+    """How a model is packed."""
+
+    precision: Precision | str
+    """The type of the weights of linear layers; by default that of the model's files. The others stay as they
+    are."""
+    layout: Layout | str
+    """How those weights lie; by default portable."""
 
 
 class EmbedOptions(TypedDict, total=False):

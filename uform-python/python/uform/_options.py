@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar
 from ._generated import (
     CPUClass,
     Dtype,
+    Layout,
     Length,
     Normalize,
     Precision,
@@ -54,6 +55,13 @@ class RawLoading(TypedDict):
     reading: int
     cpu_class: int
     memory_domains: list[int]
+
+
+class RawPacking(TypedDict):
+    """How a model is packed, as the compiled half reads it."""
+
+    precision: int
+    layout: int
 
 
 def shown(value: object) -> str:
@@ -204,6 +212,11 @@ def loading(
         "cpu_class": class_number(CPUClass, cpu_class, "cpu_class"),
         "memory_domains": domains(memory_domains),
     }
+
+
+def packing(precision: Precision | str, layout: Layout | str) -> RawPacking:
+    """The options of `Model.pack`."""
+    return {"precision": member(Precision, precision, "precision"), "layout": member(Layout, layout, "layout")}
 
 
 def as_texts(texts: str | Sequence[str] | Iterable[str]) -> list[str]:

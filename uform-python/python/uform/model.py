@@ -8,6 +8,7 @@ from . import _uform
 from ._generated import (
     CPUClass,
     Dtype,
+    Layout,
     Length,
     ModelDescription,
     Precision,
@@ -16,7 +17,7 @@ from ._generated import (
     Role,
     Token,
 )
-from ._options import RawLoading, count, domains, embedding, loading, unicode
+from ._options import RawLoading, count, domains, embedding, loading, packing, unicode
 from .errors import InvalidArgumentError, MissingFileError, NotFoundError
 from .executor import Executor
 from .verbs import OnDeferred, Verbs
@@ -63,8 +64,8 @@ class Model(Verbs):
         progress: Callable[[int, int], object] | None = None,
     ) -> Self:
         """Loads a model into RAM: a directory in the layout of sentence-transformers or Hugging Face, a `model.safetensors`
-        inside one, or, where there is no such file, a model of that name in the local Hugging Face cache. Nothing is ever
-        downloaded.
+        inside one, a file made by `pack`, or, where there is no such file, a model of that name in the local Hugging Face cache.
+        Nothing is ever downloaded.
 
         - `executor`: lends its threads for loading, and is not kept.
         - `precision`: the type of the matmuls' inputs; "auto" is the file's own where the CPU has it, else f32.
@@ -107,7 +108,8 @@ class Model(Verbs):
         progress: Callable[[int, int], object] | None = None,
     ) -> Self:
         """Loads a model into RAM from the files of its directory: a mapping from names, like "1_Pooling/config.json", to
-        bytes or other buffers. They are copied as far as needed and not kept. Otherwise as `load_ram`."""
+        bytes or other buffers; or from one file made by `pack`, under any name that ends in ".safetensors". They are copied as
+        far as needed and not kept. Otherwise as `load_ram`."""
         raw = loading(precision=precision, reading=reading, memory_domains=memory_domains, cpu_class=cpu_class)
         try:
             named = [(unicode(name, f"files[{name!r}]"), buffer) for name, buffer in files.items()]
@@ -129,6 +131,26 @@ class Model(Verbs):
         raw = loading(precision=precision, reading=reading)
         handle = _uform.Model.load_vram(os.fspath(path), executor._handle, domains(devices, "devices"), raw)
         return cls._of(handle, None)
+
+    @staticmethod
+    def pack(
+        path: Path,
+        destination: Path,
+        precision: Precision | str = Precision.AUTO,
+        layout: Layout | str = Layout.PORTABLE,
+    ) -> None:
+        """Writes the model that `path` names for `load_ram` as one file, whose name ends in ".safetensors": weights, configuration,
+        tokenizer and pooling. `load_ram` and `load_ram_from_bytes` load it as the same model in that precision, to the bit. The
+        file appears at its destination when it is whole.
+
+        - `precision`: the type of the weights of linear layers; "auto" is that of the model's files.
+        - `layout`: "portable" is for every machine; with "x86" those weights lie as the kernels of that family read them, so that
+          a mapped file is used in place.
+        """
+        try:
+            _uform.Model.pack(os.fspath(path), os.fspath(destination), packing(precision, layout))
+        except NotFoundError as error:
+            raise MissingFileError(str(error)) from None
 
     def on(self, executor: Executor) -> "On":
         """The verbs of this model on `executor`."""

@@ -5,6 +5,7 @@ mod embed;
 mod failure;
 mod info;
 mod nearest;
+mod pack;
 mod pipeline;
 mod read;
 mod say;
@@ -19,8 +20,8 @@ use failure::Outcome;
 
 /// Embeddings of text, computed in this process.
 ///
-/// MODEL is a directory in the layout of sentence-transformers or Hugging Face, a model.safetensors inside one, or the
-/// name of a model in the local Hugging Face cache. Nothing is ever downloaded.
+/// MODEL is a directory in the layout of sentence-transformers or Hugging Face, a model.safetensors inside one, a file made by
+/// `uform pack`, or the name of a model in the local Hugging Face cache. Nothing is ever downloaded.
 ///
 /// Exit codes: 0 success, 1 failure, 2 wrong usage, 3 done but some texts could not be embedded, 130 interrupted.
 #[derive(Parser)]
@@ -35,6 +36,7 @@ enum Command {
     Embed(embed::Arguments),
     Info(info::Arguments),
     Nearest(nearest::Arguments),
+    Pack(pack::Arguments),
     Bench(bench::Arguments),
 }
 
@@ -43,6 +45,7 @@ fn run(command: Command) -> Outcome<()> {
         Command::Embed(arguments) => embed::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Nearest(arguments) => nearest::run(&arguments),
+        Command::Pack(arguments) => pack::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     }
 }
