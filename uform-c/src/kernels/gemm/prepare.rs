@@ -149,8 +149,8 @@ impl Form for F16Floats {
             let to = prepare.output.add(row * prepare.stride);
             let (most, least) = (V::splat(F16_MAX), V::splat(-F16_MAX));
             registers::<V>(prepare.input.row(row), |column, value| {
-                // An infinity is an error upstream, and has to stay one.
-                let infinite = (value - value).is_nan();
+                // An infinity is an error upstream, and has to stay one: times zero it is no number.
+                let infinite = (value * V::splat(0.0)).is_nan();
                 let near = V::select(infinite, value, least.max(most.min(value)));
                 V::widen_f16(near.to_f16()).to_words().store(to.add(column));
             });

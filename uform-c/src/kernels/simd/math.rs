@@ -81,8 +81,8 @@ pub(crate) unsafe fn exp2_coarse<V: Vector>(x: V) -> V {
         let x = V::splat(-127.0).max(x);
         let shifted = x + rounder;
         let fraction = x - (shifted - rounder);
-        let cubic = V::splat(5.500_893_1e-2).mul_add(fraction, V::splat(2.422_109_6e-1));
-        let cubic = cubic.mul_add(fraction, V::splat(6.932_829_3e-1));
+        let cubic = V::splat(5.500_893e-2).mul_add(fraction, V::splat(2.422_109_6e-1));
+        let cubic = cubic.mul_add(fraction, V::splat(6.932_829e-1));
         cubic.mul_add(fraction, V::splat(1.0)) * shifted.power_of_two()
     }
 }
@@ -174,13 +174,13 @@ pub(crate) unsafe fn gelu_coarse<V: Vector>(x: V) -> V {
             bounded * bounded,
             [
                 3.984_200_4e-1,
-                -6.545_349_4e-2,
-                9.257_820_1e-3,
-                -9.404_468_1e-4,
-                6.552_699_2e-5,
+                -6.545_349e-2,
+                9.257_82e-3,
+                -9.404_468e-4,
+                6.552_699e-5,
                 -2.938_795_4e-6,
-                7.570_807_7e-8,
-                -8.460_373_1e-10,
+                7.570_808e-8,
+                -8.460_373e-10,
             ],
         );
         // A little less than the half, so that rounding leaves nothing of x where the function is zero.
