@@ -48,6 +48,7 @@ static void round_trips(const char *path, const char *to) {
         options.layout = layout;
         SUCCEEDS(uform_model_pack, path, length, to, to_length, &options);
         load.precision = UFORM_PRECISION_F32;
+        load.reading = UFORM_READING_SEQUENTIAL;
         FAILS_SAYING(UFORM_STATUS_UNSUPPORTED, "precision", uform_model_load_ram, to, to_length, NULL, &load, &out);
         load.precision = UFORM_PRECISION_AUTO;
         for (load.reading = UFORM_READING_SEQUENTIAL; load.reading <= UFORM_READING_MAPPED; ++load.reading) {

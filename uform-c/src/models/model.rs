@@ -293,8 +293,9 @@ impl Model {
         class: CpuClass,
         team: &dyn Team,
     ) -> Result<Arc<Self>> {
-        let opened = Opened::read(&Files::find(source)?, options.reading, domains)?;
-        let tensors = opened.tensors;
+        let files = Files::find(source)?;
+        let opened = Opened::read(&files, options.reading)?;
+        let tensors = &opened.tensors;
         let all = tensors.bytes();
         let report = |done: u64| match options.progress {
             Some(progress) if !progress(done.min(all), all) => {
@@ -303,10 +304,11 @@ impl Model {
             _ => Ok(()),
         };
         let told = || report(tensors.taken_bytes());
-        let dtype = options.dtype(&tensors, class)?;
-        let layout = opened.architecture.layout;
-        let encoder = Encoder::read(opened.shape, layout, &tensors, dtype, team, domains, &told)?;
-        let Opened { tokenizer, prompts, finish, default_dimensions, .. } = opened;
+        let dtype = options.dtype(tensors, class)?;
+        let (shape, layout) = (opened.shape.clone(), opened.architecture.layout);
+        let encoder = Encoder::read(shape, layout, tensors, dtype, team, domains, &told)?;
+        let around = opened.surroundings(&files, options.reading, domains)?;
+        let Surroundings { tokenizer, prompts, finish, default_dimensions, .. } = around;
         let description = Description {
             architecture: opened.architecture.model_type,
             dimensions: finish.dimensions(),
@@ -321,12 +323,12 @@ impl Model {
             normalizes: finish.normalizes(),
             prompts: prompts.all().map(|(name, text)| (name.to_owned(), text.to_owned())).collect(),
             default_prompt: prompts.default_name().map(str::to_owned),
-            similarity: opened.similarity,
-            parameters: tensors.taken() + opened.other_parameters,
+            similarity: around.similarity,
+            parameters: tensors.taken() + around.parameters,
             weight_bytes: encoder.bytes() + finish.bytes(),
             file_dtype: tensors.main_dtype(),
             precision: Precision::of(dtype),
-            unread: opened.unread,
+            unread: around.unread,
         };
         // What nobody asked for, as heads that are not run, is not read, but done with.
         report(all)?;
@@ -339,7 +341,7 @@ impl Model {
     }
 }
 
-/// All of a model but the weights of its encoder.
+/// A model's transformer before its weights are read.
 pub(super) struct Opened<'a> {
     pub(super) architecture: &'static registry::Architecture,
     pub(super) shape: Shape,
@@ -347,19 +349,25 @@ pub(super) struct Opened<'a> {
     pub(super) folder: String,
     /// The tensors of that folder.
     pub(super) tensors: Tensors<'a>,
+    plan: Plan,
+    config: Keys,
+}
+
+/// All of a model but its encoder.
+pub(super) struct Surroundings {
     tokenizer: Tokenizer,
     prompts: Prompts,
     finish: Finish,
     default_dimensions: usize,
     similarity: Option<String>,
     /// How many numbers the weights of the modules behind the transformer are.
-    other_parameters: u64,
+    parameters: u64,
     unread: Vec<String>,
 }
 
 impl<'a> Opened<'a> {
-    /// Reads and checks it, with what weights there are spread over `domains`. Errors as [`Model::load_ram`].
-    pub(super) fn read(files: &Files<'a>, reading: Reading, domains: &[i32]) -> Result<Self> {
+    /// Finds and checks it. Errors as [`Model::load_ram`].
+    pub(super) fn read(files: &Files<'a>, reading: Reading) -> Result<Self> {
         let plan = Plan::read(files)?;
         let folder = plan.folder().to_owned();
         if files.has(&format!("{folder}adapter_config.json")) {
@@ -370,16 +378,27 @@ impl<'a> Opened<'a> {
         let architecture = registry::find(&config)?;
         let tensors = Tensors::open(files, &folder, reading)?;
         let shape = Shape::read(&config, architecture.layout)?;
+        Ok(Self { architecture, shape, folder, tensors, plan, config })
+    }
+
+    /// Reads what is around it, with matrices spread over `domains`. Errors as [`Model::load_ram`].
+    pub(super) fn surroundings(
+        &self,
+        files: &Files,
+        reading: Reading,
+        domains: &[i32],
+    ) -> Result<Surroundings> {
+        let Self { architecture, shape, folder, plan, config, .. } = self;
         let chain = plan.chain(files, shape.hidden, reading, domains)?;
         let sentence = match chain.declared {
-            true => sentence_config(files, &folder)?,
+            true => sentence_config(files, folder)?,
             false => Keys::empty("sentence_bert_config.json"),
         };
         let library = library_config(files, chain.declared)?;
         let tokenizer_config = optional(files, format!("{folder}tokenizer_config.json"))?;
         let mut tokenizer =
-            read_tokenizer(files, &folder, &config, &tokenizer_config, &sentence, architecture)?;
-        tokenizer.set_limit(&limit::find(&sentence, &tokenizer_config, &config, shape.longest())?)?;
+            read_tokenizer(files, folder, config, &tokenizer_config, &sentence, architecture)?;
+        tokenizer.set_limit(&limit::find(&sentence, &tokenizer_config, config, shape.longest())?)?;
         let prompts = Prompts::read(&library)?;
         let finish = Finish::new(chain.pooling, chain.steps, shape.hidden);
         let native = finish.dimensions();
@@ -387,23 +406,11 @@ impl<'a> Opened<'a> {
         let default_dimensions = library.size("truncate_dim", native, usize::MAX)?.min(native);
         let mut unread = chain.unread;
         let similarity = similarity(&library, &mut unread);
-        for keys in [&config, &sentence, &library, &tokenizer_config] {
+        for keys in [config, &sentence, &library, &tokenizer_config] {
             unread.extend(keys.unread());
         }
-        let other_parameters = chain.parameters;
-        Ok(Self {
-            architecture,
-            shape,
-            folder,
-            tensors,
-            tokenizer,
-            prompts,
-            finish,
-            default_dimensions,
-            similarity,
-            other_parameters,
-            unread,
-        })
+        let parameters = chain.parameters;
+        Ok(Surroundings { tokenizer, prompts, finish, default_dimensions, similarity, parameters, unread })
     }
 }
 

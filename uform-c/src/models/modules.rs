@@ -109,13 +109,13 @@ impl Plan {
     /// Reads the rest, for a transformer whose tokens have `hidden` elements.
     /// Matrices are spread over those memory domains.
     pub(super) fn chain(
-        self,
+        &self,
         files: &Files,
         hidden: usize,
         reading: Reading,
         domains: &[i32],
     ) -> Result<Chain> {
-        let Some(modules) = self.modules else {
+        let Some(modules) = &self.modules else {
             // Without modules.json, sentence-transformers takes the mean of an encoder's tokens.
             let pooling = PoolingRule { modes: vec![Pooling::Mean], include_prompt: true };
             return Ok(Chain { declared: false, pooling, steps: vec![], parameters: 0, unread: vec![] });
@@ -127,7 +127,7 @@ impl Plan {
             dimensions: 0,
             steps: vec![],
             parameters: 0,
-            unread: self.unread,
+            unread: self.unread.clone(),
         };
         let pooling = read_pooling(files, &modules[1].folder, hidden, &mut reader.unread)?;
         reader.dimensions = hidden * pooling.modes.len();

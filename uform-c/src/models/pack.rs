@@ -44,7 +44,9 @@ impl Model {
         options.layout.check("layout")?;
         let files = Files::find(source)?.recorded();
         check_destination(&files, destination)?;
-        let opened = Opened::read(&files, Reading::Sequential, &[])?;
+        let opened = Opened::read(&files, Reading::Sequential)?;
+        // Not kept: what does not load is not packed, and what was read is known now.
+        opened.surroundings(&files, Reading::Sequential, &[])?;
         let dtype = options.precision.dtype().unwrap_or(opened.tensors.stored_dtype());
         if let Some(format) = opened.tensors.format() {
             format.allow(dtype)?;
