@@ -80,7 +80,7 @@ def available(folder):
         else:
             missing.append(family)
     for family, title, binary, precisions in RUST:
-        path = folder / "rust/release" / binary
+        path = folder / "rust" / binary / "release" / binary
         if path.exists():
             found += [Engine(family, title, precision, (str(path),), (path,)) for precision in precisions]
         else:

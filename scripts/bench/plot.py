@@ -17,7 +17,7 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328 }
 .peer { opacity: 0.45 }
 @media (prefers-color-scheme: dark) { text { fill: #f0f6fc } .note { fill: #9198a1 } .one { stroke: #9198a1 } }
 """
-PANEL, GAP, NAMES, ROW, HEAD = 440, 40, 170, 18, 34
+PANEL, GAP, NAMES, ROW, HEAD = 450, 40, 185, 18, 34
 
 
 def text(x, y, words, classes="", anchor="start"):

@@ -22,7 +22,8 @@ def write(size, folder):
     small = cache / "models/all-MiniLM-L6-v2"
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(SEED)
-    config = BertConfig(**SIZES[size], vocab_size=30522, max_position_embeddings=512)
+    # Said although there is no other choice left: some readers of the file ask for it.
+    config = BertConfig(**SIZES[size], vocab_size=30522, max_position_embeddings=512, position_embedding_type="absolute")
     model = BertModel(config, add_pooling_layer=False)
     model.save_pretrained(folder)
     for name in TOKENIZER:

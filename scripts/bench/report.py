@@ -173,9 +173,13 @@ def markdown(results):
     for threads, result in results["threads"].items():
         parts += [f"### {threads} thread{'s' if threads != '1' else ''}", speed(results, threads)]
         if top := ceilings(result):
-            parts.append(f"The machine's ceilings in the same run: {top}.")
+            parts.append(f"The most that the machine's vector units did in the same run: {top}.")
         parts.append(ours(results, threads))
     parts += ["### Start, memory, size, accuracy", properties(results)]
+    if results["model"] != "all-MiniLM-L6-v2":
+        parts.append(
+            "The weights are random, so that all vectors lie close together: here the cosines tell little about accuracy."
+        )
     if results["interpreters"]:
         starts = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in results["interpreters"].items())
         parts.append(f"An interpreter that does nothing takes, from its start to its end: {starts}.")

@@ -43,8 +43,11 @@ mkdir -p "$folder/node"
 cp "$here/node/package.json" "$here/node/package-lock.json" "$folder/node/"
 npm ci --prefix "$folder/node" --silent --ignore-scripts
 
-RUSTFLAGS="-C target-cpu=native" cargo build --quiet --release --locked --manifest-path "$here/rust/Cargo.toml" \
-    --features candle,uform --target-dir "$folder/rust"
+# candle chooses its instructions when it is built, UForm when it runs.
+for name in candle uform; do
+    RUSTFLAGS=$([ $name = candle ] && echo "-C target-cpu=native") cargo build --quiet --release --locked \
+        --manifest-path "$here/rust/Cargo.toml" --features $name --target-dir "$folder/rust/$name"
+done
 rustc --edition 2024 -O "$here/ceilings.rs" -o "$folder/ceilings"
 
 mkdir -p "$folder/tools"

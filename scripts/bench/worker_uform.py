@@ -7,6 +7,8 @@ import worker
 class Engine(worker.TextEngine):
     def __init__(self, given):
         self.executor = uform.Executor.for_ram(threads=given.threads)
+        # Between calls too, as those of ONNX Runtime and OpenMP do for a while.
+        self.executor.drain("spinning")
         model = uform.Model.load_ram(str(given.work / "model"), executor=self.executor, precision=given.precision)
         self.on = model.on(self.executor)
 

@@ -1,7 +1,7 @@
 //! UForm through its Rust crate. Nothing is padded, so that there is nothing to sort.
 
 use anyhow::{Context, Result};
-use uform::{EmbedOptions, Executor, LoadOptions, Model, Precision};
+use uform::{EmbedOptions, Executor, LoadOptions, Model, Mood, Precision};
 use uform_bench_workers::{Arguments, Engine, serve};
 
 struct UForm {
@@ -23,6 +23,7 @@ impl Engine for UForm {
 fn main() -> Result<()> {
     let given = Arguments::parse()?;
     let threads = Executor::for_ram(&[], None, given.threads, 0)?;
+    threads.drain(Mood::Spinning)?;
     let options = LoadOptions { precision: given.precision.parse::<Precision>()?, ..LoadOptions::default() };
     let model = Model::load_ram(given.work.join("model"), &threads, &options)?;
     serve(&given, &UForm { threads, model }, &format!("uform {}", uform::version()))
