@@ -9,7 +9,9 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 const ACCUMULATORS: u64 = 13;
-const ROUNDS: u64 = 20_000_000;
+const ROUNDS: u64 = 4_000_000;
+/// The best of these counts, so that what else the machine does hardly matters.
+const TRIES: usize = 12;
 
 /// A loop of one instruction, `d = a · b + d` in some type, on 13 registers in turn.
 #[cfg(target_arch = "x86_64")]
@@ -109,7 +111,10 @@ fn main() {
     let threads =
         std::env::args().nth(1).and_then(|word| word.parse().ok()).expect("usage: ceilings THREADS");
     let figures = kernels::best().map(|(name, kernel)| match kernel {
-        Some(kernel) => format!("\"{name}\": {:.4e}", measure(kernel, threads)),
+        Some(kernel) => {
+            let best = (0..TRIES).map(|_| measure(kernel, threads)).fold(0.0, f64::max);
+            format!("\"{name}\": {best:.4e}")
+        }
         None => format!("\"{name}\": null"),
     });
     println!("{{{}}}", figures.join(", "));

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import time
@@ -41,7 +40,8 @@ class Worker:
             if line.startswith("{"):
                 return json.loads(line)
         status = self.process.wait()
-        raise Ended(f"{self.engine.name}: the worker ended with {status}, see {self.log}; {shlex.join(self.process.args)}")
+        last = (self.log.read_text().splitlines() or ["it wrote nothing"])[-1]
+        raise Ended(f"{self.engine.name}: the worker ended with {status}: {last} (all of it in {self.log})")
 
     def ask(self, verb, **keys):
         self.process.send_signal(signal.SIGCONT)
