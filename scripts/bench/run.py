@@ -1,174 +1,218 @@
 #!/usr/bin/env python3
-"""Compares UForm with ONNX Runtime and sentence-transformers on all-MiniLM-L6-v2 in f32, all engines in one run.
+"""Compares UForm with other libraries that embed texts on a CPU, all engines in one run.
 
-    scripts/bench/setup.sh && scripts/bench/run.py [--threads 1,2] [--rounds 5] [--quick] [--json FILE]
+    scripts/bench/setup.sh && scripts/bench/run.py [--quick] [--only NAME,...] [--json FILE] [--plot FILE]
+    scripts/bench/setup.sh --model bert-base && scripts/bench/run.py --model bert-base
 
 Every engine is a process of its own that stays loaded; the rounds go through them in turn, so that a slow moment of the machine
-hits all. Reported are medians over the rounds. Prints a Markdown table; a ratio above 1 means better than ONNX Runtime.
+hits all, and only the one that is asked may run. With bert-base and bert-large each is started when its turn comes, one at a
+time. Reported are medians over the rounds, as Markdown. A full run on all-MiniLM-L6-v2 takes one to two hours; keep the machine
+quiet meanwhile.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import platform
-import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from array import array
 
-HERE = pathlib.Path(__file__).resolve().parent
+import engines
+import plot
+import report
+from conversation import Ended, Worker
+from workloads import ACCURACY, WORKLOADS, operations
+
 CACHE = pathlib.Path(os.environ.get("UFORM_CACHE", pathlib.Path.home() / ".cache/uform"))
-BASELINE = "onnxruntime"
-REFERENCE = "sentence-transformers"
-# What is not a part of an engine: pip itself, and what only the export needs.
-NOT_INSTALLED = ("pip", "setuptools", "_distutils_hack", "pkg_resources", "distutils-precedence.pth", "__pycache__")
 
 
-class Worker:
-    """One engine's process, and the seconds from its start to the first vector."""
-
-    def __init__(self, name, command, threads, given):
-        self.name = name
-        arguments = ["--threads", str(threads), "--model", str(given.model), "--work", str(given.folder / "work")]
-        start = time.perf_counter()
-        self.process = subprocess.Popen(
-            [*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.version = self.answer()["ready"]
-        self.start_seconds = time.perf_counter() - start
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(
-                f"{self.name}: the worker ended with {self.process.wait()}; run it by hand: {shlex.join(self.process.args)}"
-            )
-        return json.loads(line)
-
-    def ask(self, verb, **keys):
-        self.process.stdin.write(json.dumps({"do": verb, **keys}) + "\n")
-        self.process.stdin.flush()
-        return self.answer()
-
-    def quit(self):
-        self.process.stdin.write('{"do": "quit"}\n')
-        self.process.stdin.close()
-        self.process.wait()
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=pathlib.Path, default=CACHE / "bench", help="what setup.sh filled")
+    parser.add_argument("--model", choices=list(WORKLOADS), default="all-MiniLM-L6-v2")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--queries", type=int, default=200, help="calls with the query, in each round")
+    parser.add_argument("--mixed", type=int, default=1024, help="sentences of mixed length")
+    parser.add_argument("--long", type=int, default=256, help="texts of 256 tokens")
+    parser.add_argument("--starts", type=int, default=5, help="process starts that are timed")
+    parser.add_argument("--quick", action="store_true", help="one round of few texts: a check, not a measurement")
+    parser.add_argument("--only", type=lambda names: names.split(","), help="only these engines: openvino, or openvino-i8")
+    parser.add_argument(
+        "--engine", action="append", default=[], metavar="NAME[:PRECISION]=COMMAND", help="another; the protocol is in worker.py"
+    )
+    parser.add_argument("--ceilings", help="a command that prints the machine's ceilings as ceilings.rs does, given the threads")
+    parser.add_argument("--json", type=pathlib.Path, help="where to write all figures")
+    parser.add_argument("--plot", type=pathlib.Path, help="where to write the plot, as SVG")
+    parser.add_argument("--show", type=pathlib.Path, help="show what an earlier run wrote to --json, and measure nothing")
+    given = parser.parse_args()
+    if given.quick:
+        parser.set_defaults(rounds=1, queries=20, mixed=64, long=16, starts=1)
+        given = parser.parse_args()
+    if given.model != "all-MiniLM-L6-v2":
+        given.long = min(given.long, 16)
+    given.work = given.folder / "work" / given.model
+    given.logs = given.folder / "logs"
+    return given
 
 
-def engines(given):
-    """Names and commands: those that are set up, and those of the command line."""
-    found = {}
-    for name in ("uform", BASELINE, REFERENCE):
-        python = given.folder / name / "bin/python"
-        if not python.exists():
-            raise SystemExit(f"{python} is not there: run scripts/bench/setup.sh")
-        # -P: a folder of that name in the current one is no module.
-        if name != "uform" or subprocess.run([python, "-P", "-c", "import uform"], capture_output=True).returncode == 0:
-            found[name] = [str(python), str(HERE / f"worker_{name.replace('-', '_')}.py")]
+def chosen(given):
+    found, missing = engines.available(given.folder)
+    for family in missing:
+        print(f"{family}: not set up in {given.folder}, left out", file=sys.stderr)
+    found += [engines.parsed(text) for text in given.engine]
+    if given.only:
+        found = [engine for engine in found if engine.name in given.only or engine.family in given.only]
+    if not found:
+        raise SystemExit("no engine is left to measure")
+    return found
+
+
+def ceilings(given, threads):
+    """Operations per second in each precision that this machine's vector units can do at most, and null for the others."""
+    command = given.ceilings.split() if given.ceilings else [str(given.folder / "ceilings")]
+    return json.loads(subprocess.run([*command, str(threads)], check=True, capture_output=True, text=True).stdout)
+
+
+def ask(worker, workload, given):
+    """One measurement: seconds of each call, or texts per second."""
+    if workload.verb == "query":
+        return worker.ask("query", count=given.queries)["seconds"]
+    count = getattr(given, workload.texts)
+    return [count / worker.ask("embed", texts=workload.texts, order=workload.order, count=count)["seconds"]]
+
+
+def warm(worker, given):
+    for workload in WORKLOADS[given.model]:
+        if workload.verb == "query":
+            worker.ask("query", count=10)
         else:
-            print(f"{name}: not installed in {given.folder / name}, left out", file=sys.stderr)
-    for extra in given.engine:
-        name, _, command = extra.partition("=")
-        found[name] = shlex.split(command)
-    return {name: command for name, command in found.items() if not given.only or name in given.only}
+            worker.ask("embed", texts=workload.texts, order=workload.order, count=min(32, getattr(given, workload.texts)))
 
 
-def installed_bytes(environment):
-    """What pip put into an environment, without pip."""
-    packages = next(environment.resolve().glob("lib/python3*/site-packages"))
-    total = 0
-    for entry in packages.iterdir():
-        if entry.name.startswith(NOT_INSTALLED):
-            continue
-        total += (
-            sum(path.stat().st_size for path in entry.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-            if entry.is_dir()
-            else entry.stat().st_size
-        )
-    return total
+class Run:
+    """What is measured with one number of threads."""
+
+    def __init__(self, given, chosen, threads):
+        self.given = given
+        self.threads = threads
+        self.chosen = chosen
+        self.figures = {engine.name: {workload.key: [] for workload in WORKLOADS[given.model]} for engine in chosen}
+        self.about = {engine.name: {} for engine in chosen}
+        self.ceilings = []
+
+    def order(self, number):
+        """Each round begins with another engine."""
+        return self.chosen[number % len(self.chosen) :] + self.chosen[: number % len(self.chosen)]
+
+    def start(self, engine):
+        """A worker that is warm, or None, and then the engine is out."""
+        try:
+            worker = Worker(engine, self.threads, self.given.work, self.given.logs)
+        except Ended as ended:
+            print(f"left out: {ended}", file=sys.stderr)
+            self.chosen = [other for other in self.chosen if other is not engine]
+            del self.figures[engine.name], self.about[engine.name]
+            return None
+        self.about[engine.name]["version"] = worker.version
+        warm(worker, self.given)
+        return worker
+
+    def together(self, scratch):
+        """All engines loaded at once; the rounds alternate between them."""
+        with contextlib.ExitStack() as stack:
+            workers = {}
+            for engine in list(self.chosen):
+                if worker := self.start(engine):
+                    workers[engine.name] = stack.enter_context(worker)
+            for number in range(self.given.rounds):
+                self.ceilings.append(ceilings(self.given, self.threads))
+                for workload in WORKLOADS[self.given.model]:
+                    for engine in self.order(number):
+                        self.figures[engine.name][workload.key] += ask(workers[engine.name], workload, self.given)
+            for engine in self.chosen:
+                self.close(workers[engine.name], scratch)
+
+    def one_at_a_time(self, scratch):
+        for number in range(self.given.rounds):
+            self.ceilings.append(ceilings(self.given, self.threads))
+            for engine in self.order(number):
+                worker = self.start(engine)
+                if worker is None:
+                    continue
+                with worker:
+                    for workload in WORKLOADS[self.given.model]:
+                        self.figures[engine.name][workload.key] += ask(worker, workload, self.given)
+                    if number == self.given.rounds - 1:
+                        self.close(worker, scratch)
+
+    def close(self, worker, scratch):
+        """Writes the vectors whose accuracy is told, and asks for the memory that everything before took."""
+        about = self.about[worker.engine.name]
+        about["peak_bytes"] = worker.ask("memory")["peak_bytes"]
+        texts = ACCURACY[self.given.model]
+        worker.ask("vectors", texts=texts, path=str(scratch / worker.engine.name), count=getattr(self.given, texts))
+
+    def starts(self):
+        """Medians of the seconds from the start of a process to its first vector."""
+        seconds = {engine.name: [] for engine in self.chosen}
+        for _ in range(self.given.starts):
+            for engine in self.chosen:
+                with Worker(engine, self.threads, self.given.work, self.given.logs) as worker:
+                    seconds[engine.name].append(worker.start_seconds)
+        for name, some in seconds.items():
+            self.about[name]["start_seconds"] = statistics.median(some) if some else None
+
+    def accuracy(self, scratch):
+        python = self.given.folder / "uform/bin/python"
+        here = pathlib.Path(__file__).resolve().parent
+        names = [engine.name for engine in self.chosen]
+        count = getattr(self.given, ACCURACY[self.given.model])
+        command = [python, here / "accuracy.py", self.given.work / "reference.f32", str(count)]
+        output = subprocess.run(
+            [*command, *(scratch / name for name in names)], check=True, capture_output=True, text=True
+        ).stdout
+        for name, line in zip(names, output.splitlines(), strict=True):
+            self.about[name] |= json.loads(line)
+
+    def measure(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            scratch = pathlib.Path(scratch)
+            together = self.given.model == "all-MiniLM-L6-v2"
+            (self.together if together else self.one_at_a_time)(scratch)
+            self.accuracy(scratch)
+        self.starts()
+        tokens = json.loads((self.given.work / "tokens.json").read_text())
+        config = json.loads((self.given.work / "model/config.json").read_text())
+        work = {}
+        for workload in WORKLOADS[self.given.model]:
+            some = tokens[workload.texts][: getattr(self.given, workload.texts, 1)]
+            work[workload.key] = operations(config, some) / len(some)
+        top = {
+            name: max(some) if None not in (some := [round[name] for round in self.ceilings]) else None
+            for name in self.ceilings[0]
+        }
+        # Operations are those of one text, on average. A ceiling is the most that was seen.
+        return {"figures": self.figures, "about": self.about, "ceilings": top, "operations": work}
 
 
-def measure(commands, threads, given):
-    """The figures of every engine with that many threads."""
-    workers = {name: Worker(name, command, threads, given) for name, command in commands.items()}
-    figures = {name: {"version": worker.version, "query": [], "mixed": [], "long": []} for name, worker in workers.items()}
-    for verb in ("query", "mixed", "long"):
-        for worker in workers.values():
-            worker.ask(verb, count=20 if verb == "query" else 32)
-    for number in range(given.rounds):
-        # Each round begins with another engine.
-        names = list(workers)[number % len(workers) :] + list(workers)[: number % len(workers)]
-        for verb, count in (("query", given.queries), ("mixed", given.mixed), ("long", given.long)):
-            for name in names:
-                seconds = workers[name].ask(verb, count=count)["seconds"]
-                figures[name][verb] += seconds if verb == "query" else [count / seconds]
-    with tempfile.TemporaryDirectory() as scratch:
-        for name, worker in workers.items():
-            path = pathlib.Path(scratch) / "vectors"
-            worker.ask("vectors", path=str(path), count=128)
-            figures[name]["vectors"] = array("f", path.read_bytes())
-            figures[name]["peak_bytes"] = worker.ask("memory")["peak_bytes"]
-    for worker in workers.values():
-        worker.quit()
-    starts = {name: [] for name in commands}
-    for _ in range(given.starts):
-        for name, command in commands.items():
-            worker = Worker(name, command, threads, given)
-            starts[name].append(worker.start_seconds)
-            worker.quit()
-    return {name: summary(figure, starts[name], figures.get(REFERENCE)) for name, figure in figures.items()}
-
-
-def summary(figure, starts, reference):
-    queries = sorted(figure["query"])
-    vectors = figure["vectors"]
-    return {
-        "version": figure["version"],
-        "query_median_seconds": statistics.median(queries),
-        "query_99th_percentile_seconds": queries[min(len(queries) - 1, int(0.99 * len(queries)))],
-        "mixed_texts_per_second": statistics.median(figure["mixed"]),
-        "long_texts_per_second": statistics.median(figure["long"]),
-        "start_seconds": statistics.median(starts) if starts else None,
-        "peak_bytes": figure["peak_bytes"],
-        "largest_difference": max(abs(a - b) for a, b in zip(vectors, reference["vectors"], strict=True)) if reference else None,
-    }
-
-
-# Key, title, factor and digits for showing, and whether more is better.
-ROWS = [
-    ("query_median_seconds", "one query of 14 tokens, median, ms", 1e3, 2, False),
-    ("query_99th_percentile_seconds", "the same, 99th percentile, ms", 1e3, 2, False),
-    ("mixed_texts_per_second", "{mixed} sentences of 4 to 128 tokens, texts/s", 1, 1, True),
-    ("long_texts_per_second", "{long} texts of 256 tokens, texts/s", 1, 2, True),
-    ("start_seconds", "process start to first vector, s", 1, 2, False),
-    ("peak_bytes", "peak resident memory, MB", 1e-6, 0, False),
-    ("installed_bytes", "installed size, MB", 1e-6, 0, False),
-    ("largest_difference", "largest difference from sentence-transformers", 1, None, None),
-]
-
-
-def table(results, names, given):
-    lines = ["| threads | what | " + " | ".join(names) + " |", "|---" * (len(names) + 2) + "|"]
-    for threads, figures in results.items():
-        for key, title, factor, digits, more in ROWS:
-            base = figures.get(BASELINE, {}).get(key)
-            cells = []
-            for name in names:
-                value = figures[name].get(key)
-                if value is None:
-                    cells.append("–")
-                elif digits is None:
-                    cells.append(f"{value:.1e}")
-                else:
-                    ratio = "" if not base or name == BASELINE else f" ({value / base if more else base / value:.2f}×)"
-                    cells.append(f"{value * factor:.{digits}f}{ratio}")
-            lines.append(f"| {threads} | {title.format(mixed=given.mixed, long=given.long)} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def interpreters(given):
+    """The seconds that Python and Node take to start and do nothing; below that no engine in them can come."""
+    commands = {"Python": [str(given.folder / "uform/bin/python"), "-c", "pass"], "Node": ["node", "--eval", "0"]}
+    seconds = {}
+    for name, command in commands.items():
+        some = []
+        for _ in range(given.starts):
+            start = time.perf_counter()
+            subprocess.run(command, check=True)
+            some.append(time.perf_counter() - start)
+        seconds[name] = statistics.median(some)
+    return seconds
 
 
 def processor():
@@ -178,50 +222,49 @@ def processor():
     return platform.machine()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=pathlib.Path, default=CACHE / "bench", help="what setup.sh filled")
-    parser.add_argument("--model", type=pathlib.Path, default=CACHE / "models/all-MiniLM-L6-v2")
-    parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--queries", type=int, default=100, help="calls with the query, in each round")
-    parser.add_argument("--mixed", type=int, default=1024, help="sentences of mixed length")
-    parser.add_argument("--long", type=int, default=256, help="texts of 256 tokens")
-    parser.add_argument("--starts", type=int, default=5, help="process starts that are timed")
-    parser.add_argument("--quick", action="store_true", help="one round of few texts: a check, not a measurement")
-    parser.add_argument("--only", type=lambda names: names.split(","), help="only these engines")
-    parser.add_argument(
-        "--engine", action="append", default=[], metavar="NAME=COMMAND", help="another engine; the protocol is in worker.py"
-    )
-    parser.add_argument("--json", type=pathlib.Path, help="where to write all figures")
-    given = parser.parse_args()
-    if given.quick:
-        parser.set_defaults(rounds=1, queries=50, mixed=256, long=32, starts=1)
-        given = parser.parse_args()
+def measured(given):
     load = os.getloadavg()[0]
     if load > 0.5:
         print(f"The machine is busy (load {load:.1f}): the figures will be worth little.", file=sys.stderr)
-    commands = engines(given)
-    sizes = {name: installed_bytes(given.folder / name) for name in commands if (given.folder / name).exists()}
-    results = {}
-    for threads in map(int, given.threads.split(",")):
-        results[threads] = measure(commands, threads, given)
-        for name, figures in results[threads].items():
-            figures["installed_bytes"] = sizes.get(name)
-    machine = {
-        "processor": processor(),
-        "usable_cores": len(os.sched_getaffinity(0)),
-        "system": platform.platform(),
-        "load_before": load,
+    given.logs.mkdir(exist_ok=True)
+    found = chosen(given)
+    results = {
+        "machine": {
+            "processor": processor(),
+            "usable_cores": len(os.sched_getaffinity(0)),
+            "system": platform.platform(),
+            "load_before": load,
+        },
+        "model": given.model,
+        "settings": {key: getattr(given, key) for key in ("rounds", "queries", "mixed", "long", "starts")},
+        "engines": {
+            engine.name: {
+                "title": engine.title,
+                "precision": engine.precision,
+                "ours": engine.ours,
+                "installed_bytes": engine.installed_bytes(),
+            }
+            for engine in found
+        },
+        "interpreters": interpreters(given) if given.starts else {},
+        "threads": {},
     }
-    print(
-        f"{machine['processor']}, {machine['usable_cores']} usable cores. "
-        + "; ".join(figures["version"] for figures in next(iter(results.values())).values())
-        + ".\n"
-    )
-    print(table(results, list(commands), given))
-    if given.json:
-        given.json.write_text(json.dumps({"machine": machine, "rounds": given.rounds, "results": results}, indent=1) + "\n")
+    for threads in given.threads.split(","):
+        results["threads"][threads] = Run(given, found, int(threads)).measure()
+    return results
+
+
+def main():
+    given = arguments()
+    try:
+        results = json.loads(given.show.read_text()) if given.show else measured(given)
+    except Ended as ended:
+        raise SystemExit(str(ended)) from None
+    if given.json and not given.show:
+        given.json.write_text(json.dumps(results, indent=1) + "\n")
+    print(report.markdown(results))
+    if given.plot:
+        given.plot.write_text(plot.svg(results))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
-"""UForm in f32 through its Python module. Batches are in the order of the texts: nothing is padded, so that there is nothing to sort."""
+"""UForm through its Python module. Nothing is padded, so that there is nothing to sort: both orders are that of the file."""
 
+import uform
 import worker
 
-given = worker.arguments()
 
-import numpy
-import uform
-
-
-class Engine:
-    def __init__(self):
+class Engine(worker.TextEngine):
+    def __init__(self, given):
         self.executor = uform.Executor.for_ram(threads=given.threads)
-        model = uform.Model.load_ram(str(given.model), executor=self.executor, precision="f32")
+        # Between calls too, as those of ONNX Runtime and OpenMP do for a while.
+        self.executor.drain("spinning")
+        model = uform.Model.load_ram(str(given.work / "model"), executor=self.executor, precision=given.precision)
         self.on = model.on(self.executor)
 
     def embed(self, texts):
-        batches = [self.on.embed_texts(texts[start : start + worker.BATCH]) for start in range(0, len(texts), worker.BATCH)]
-        return numpy.asarray(batches[0]) if len(batches) == 1 else numpy.concatenate(batches)
+        return self.on.embed_texts(texts)
+
+    embed_by_length = worker.TextEngine.embed_in_file_order
 
 
-worker.serve(given, Engine(), f"uform {uform.version()}")
+given = worker.arguments()
+worker.serve(given, Engine(given), f"uform {uform.version()}")
