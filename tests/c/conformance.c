@@ -208,11 +208,14 @@ static uform_status_t load(const cJSON *it, const cJSON *models, uform_model_t *
     const char *name = string(it, "model", "");
     const cJSON *rules = member(it, "derive");
     char path[1024];
+    SIZED(uform_load_options_t, options);
+    static const char *const precisions[] = {"auto", "f32", "bf16", "f16", "i8", NULL};
+    options.precision = choice(string(it, "precision", "auto"), precisions, UFORM_PRECISION_AUTO);
     PATH(path, "%s/models/%s", directory, name);
     if (!rules) {
         const char *file = string(it, "path", NULL);
         if (file) PATH(path, "%s/models/%s/%s", directory, name, file);
-        return uform_model_load_ram(path, strlen(path), NULL, NULL, model, error);
+        return uform_model_load_ram(path, strlen(path), NULL, &options, model, error);
     }
     files_t files;
     uform_file_t raw[most_files];
@@ -223,7 +226,7 @@ static uform_status_t load(const cJSON *it, const cJSON *models, uform_model_t *
         raw[i].data = files.files[i].bytes.data;
         raw[i].length = files.files[i].bytes.length;
     }
-    uform_status_t status = uform_model_load_ram_from_bytes(raw, files.count, NULL, NULL, model, error);
+    uform_status_t status = uform_model_load_ram_from_bytes(raw, files.count, NULL, &options, model, error);
     for (size_t i = 0; i < files.count; i++)
         free(files.files[i].bytes.data);
     return status;
@@ -320,22 +323,26 @@ static double element(const unsigned char *row, size_t index, uform_dtype_t dtyp
     return dtype == UFORM_DTYPE_I8 ? (double)(signed char)row[index] : (double)row[index];
 }
 
-static void compare_row(
+/// Compares a row and answers its largest difference.
+static double compare_row(
     size_t index, const cJSON *expected, const unsigned char *row, uform_dtype_t dtype, size_t columns,
     double allowed) {
     size_t bytes = row_bytes(dtype, columns), elements = dtype == UFORM_DTYPE_B1 ? bytes : columns;
     const char *hex = string(expected, "vector", NULL);
-    if (!hex) return;
+    double largest = 0;
+    if (!hex) return largest;
     bytes_t vector = from_hex(hex);
     if (vector.length != bytes) wrong("row %zu: expected %zu bytes, found %zu", index, vector.length, bytes);
     for (size_t i = 0; i < elements && vector.length == bytes; i++) {
         double difference = fabs(element(row, i, dtype) - element(vector.data, i, dtype));
+        if (difference > largest) largest = difference;
         if (!(difference <= (dtype == UFORM_DTYPE_B1 ? 0 : allowed))) {
             wrong("row %zu, element %zu: differs by %g, allowed is %g", index, i, difference, allowed);
             break;
         }
     }
     free(vector.data);
+    return largest;
 }
 
 static void compare_report(size_t index, const cJSON *expected, const uform_report_t *report) {
@@ -380,14 +387,16 @@ static void embed(const cJSON *it, const cJSON *expect, const uform_model_t *mod
             wrong("found a token limit of %zu", description.token_limit);
         if (cJSON_GetArraySize(member(expect, "rows")) != (int)texts->count) wrong("expected as many rows as texts");
         const cJSON *row = member(expect, "rows") ? member(expect, "rows")->child : NULL;
+        double allowed = number(expect, "difference", 0), largest = 0;
         for (size_t i = 0; row && i < texts->count; i++, row = row->next) {
             if (reported) compare_report(i, row, &reports[i]);
             int sound = status_of(string(row, "status", "OK")) == UFORM_STATUS_OK;
-            if (sound) compare_row(i, row, values + i * bytes, dtype, columns, number(expect, "difference", 0));
+            if (sound) largest = fmax(largest, compare_row(i, row, values + i * bytes, dtype, columns, allowed));
             if (!sound && dtype == UFORM_DTYPE_F32) check_not_a_number(i, values + i * bytes, columns);
             status = uform_embed_texts(model, NULL, &texts->texts[i], 1, &options, &one, &report, &error);
             if (status || memcmp(again, values + i * bytes, bytes) != 0) wrong("row %zu: other bits when alone", i);
         }
+        if (largest < number(expect, "least_difference", 0)) wrong("the largest difference is only %g", largest);
     }
     free(values);
     free(again);
@@ -426,9 +435,11 @@ static void tokenize(const cJSON *it, const cJSON *expect, const uform_model_t *
 
 static void run_case(const cJSON *it, const cJSON *models) {
     static const char *const keys[] = {
-        "name", "verb", "model", "path", "derive", "options", "texts", "expect", "reports", NULL};
+        "name",    "verb",  "model",  "path",    "derive", "precision",
+        "options", "texts", "expect", "reports", NULL};
     static const char *const expected[] = {
-        "status", "message_contains", "dimensions", "token_limit", "difference", "rows", "tokens", NULL};
+        "status",           "message_contains", "dimensions", "token_limit", "difference",
+        "least_difference", "rows",             "tokens",     NULL};
     const cJSON *expect = member(it, "expect");
     const char *verb = string(it, "verb", "");
     uform_error_t error;

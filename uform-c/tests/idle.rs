@@ -33,8 +33,9 @@ fn a_parked_executor_is_idle_and_a_spinning_one_is_not() {
     assert!(parked < Duration::from_millis(5), "{parked:?} of CPU in two seconds");
     executor.drain(Mood::Spinning).unwrap();
     work(&executor);
-    let spinning = used(Duration::from_millis(500));
-    assert!(spinning > Duration::from_millis(50), "{spinning:?} of CPU in half a second");
+    // On a busy machine its threads are given less, but not as little as those that sleep take.
+    let spinning = used(Duration::from_secs(2));
+    assert!(spinning > Duration::from_millis(20), "{spinning:?} of CPU in two seconds");
     executor.drain(Mood::Parked).unwrap();
     let parked = used(Duration::from_secs(2));
     assert!(parked < Duration::from_millis(5), "{parked:?} of CPU in two seconds");
