@@ -91,6 +91,13 @@ impl Scales {
 /// The greatest number of a weight in i8.
 const MOST: f32 = 127.0;
 
+/// The whole number nearest to one within ±2²², ties to even: sums of this size have no bits for a fraction. Where a
+/// processor of no class is known, rounding is a call of a function.
+fn whole(number: f32) -> f32 {
+    const ROUNDER: f32 = 12_582_912.0;
+    number + ROUNDER - ROUNDER
+}
+
 /// The whole numbers within ±127 that stand for `weight` (outputs × inputs) in i8, in the same order, and the scale of each
 /// output. A weight that is not finite makes its output's scale not finite.
 pub fn quantize(packing: Packing, weight: Matrix<f32>) -> (Vec<f32>, Vec<f32>) {
@@ -105,7 +112,7 @@ pub fn quantize(packing: Packing, weight: Matrix<f32>) -> (Vec<f32>, Vec<f32>) {
         let spoilt = row.iter().any(|weight| !weight.is_finite());
         let scale = if spoilt { f32::NAN } else { most / MOST };
         let inverse = if scale >= f32::MIN_POSITIVE { 1.0 / scale } else { 0.0 };
-        numbers.extend(row.iter().map(|weight| (weight * inverse).round_ties_even().clamp(-MOST, MOST)));
+        numbers.extend(row.iter().map(|weight| whole(weight * inverse).clamp(-MOST, MOST)));
         scales.push(scale);
     }
     (numbers, scales)

@@ -49,9 +49,11 @@ pub fn rotate(row: &mut [f32], block: usize) {
     for values in row.chunks_exact_mut(block) {
         let mut distance = 1;
         while distance < block {
-            for index in (0..block).filter(|index| index & distance == 0) {
-                let (low, high) = (values[index], values[index + distance]);
-                (values[index], values[index + distance]) = (low + high, low - high);
+            for pair in values.chunks_exact_mut(2 * distance) {
+                let (low, high) = pair.split_at_mut(distance);
+                for (low, high) in low.iter_mut().zip(high) {
+                    (*low, *high) = (*low + *high, *low - *high);
+                }
             }
             distance *= 2;
         }
