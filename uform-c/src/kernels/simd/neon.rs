@@ -243,7 +243,7 @@ impl I32x4 {
 
     /// The signed halves of the words.
     #[inline(always)]
-    pub(in crate::kernels) fn halves(self) -> int16x8_t {
+    fn halves(self) -> int16x8_t {
         // SAFETY: a value of this type exists only where its instructions do.
         unsafe { vreinterpretq_s16_u32(self.0) }
     }
