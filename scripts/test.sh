@@ -27,6 +27,7 @@ step_classes() {
   done
 }
 step_emulated() { tests/emulated/run.sh; }
+step_arm() { tests/arm/run.sh; }
 step_c() { tests/c/run.sh; }
 step_package() { tests/package/run.sh; }
 step_node() { (cd uform-node && npm ci --silent --ignore-scripts && npm run --silent build && npm test --silent); }
@@ -40,11 +41,11 @@ step_docs() {
 budget() {
   case $1 in
     setup) echo 420 ;; lint) echo 300 ;; engine) echo 300 ;; rust) echo 180 ;; c) echo 240 ;;
-    node | python | wasm) echo 240 ;; *) echo 120 ;;
+    arm | node | python | wasm) echo 240 ;; *) echo 120 ;;
   esac
 }
 
-all="setup format checks lint engine rust classes emulated c package node python wasm docs"
+all="setup format checks lint engine rust classes emulated arm c package node python wasm docs"
 passed=0 failed=0 lines=()
 for name in ${*:-$all}; do
   echo "=== $name"

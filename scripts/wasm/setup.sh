@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a Debian machine able to build for wasm32-unknown-unknown: a compiler whose library source is packaged beside it,
 # the linker, the standard library for the target (built once, about a minute), and the wasm-bindgen step.
-# Afterwards `cargo +uform-wasm build --target wasm32-unknown-unknown` works. Root or sudo. Safe to run again.
+# Afterwards `cargo +uform-debian build --target wasm32-unknown-unknown` works. Root or sudo. Safe to run again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 target=wasm32-unknown-unknown
@@ -9,14 +9,9 @@ cache=${UFORM_CACHE:-$HOME/.cache/uform}
 sudo=$([ "$(id -u)" = 0 ] || echo sudo)
 unset RUSTC RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR
 
-if ! [ -x /usr/bin/rustc ] || ! [ -d /usr/lib/llvm-22/bin ] || ! dpkg -s rust-web-src >/dev/null 2>&1; then
-  $sudo apt-get update -qq
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    rustc-web cargo-web rust-web-src lld-22 >/dev/null
-fi
+../debian-rust.sh rust-web-src lld-22
 # The targets of wasm name their linker rust-lld, which Debian's lld is under another name.
 [ -e /usr/local/bin/rust-lld ] || $sudo ln -s /usr/lib/llvm-22/bin/lld /usr/local/bin/rust-lld
-rustup toolchain link uform-wasm /usr
 
 # The standard library, built from the very source of that compiler and put where it looks for it, so that a plain
 # cargo build needs no unstable flag.

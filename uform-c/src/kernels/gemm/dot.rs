@@ -65,7 +65,7 @@ impl<V: Vector> Dot for Halves<V> {
 }
 
 /// Implements [`Dot`] by one instruction over the words of a vector.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instruction {
     ($name:ident, $vector:ident, $words:ident, $sum:ident, $features:literal, |$value:ident, $column:ident, $total:ident| $product:expr) => {
         impl $crate::kernels::gemm::dot::Dot for $name {
@@ -95,5 +95,5 @@ macro_rules! instruction {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) use instruction;

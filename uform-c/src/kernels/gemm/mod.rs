@@ -30,6 +30,8 @@ use super::activation::Activation;
 mod ceiling;
 mod dot;
 mod epilogue;
+#[cfg(target_arch = "aarch64")]
+pub(super) mod g2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod genoa;
 #[cfg(target_arch = "x86_64")]
@@ -37,6 +39,8 @@ pub(super) mod haswell;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod icelake;
 mod kinds;
+#[cfg(target_arch = "aarch64")]
+pub(super) mod m2;
 mod pack;
 mod prepare;
 pub(super) mod serial;

@@ -1,4 +1,4 @@
-//! The one layout of weights on x86 for each element type, which every class reads, Serial included.
+//! The one layout of weights for each element type, which every class reads, Serial included.
 
 use half::{bf16, f16};
 

@@ -45,12 +45,16 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod math;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{F32x8, I32x8};
 #[cfg(target_arch = "x86_64")]
 pub use avx512::{F32x16, I32x16};
+#[cfg(target_arch = "aarch64")]
+pub use neon::{F32x4, I32x4};
 pub use portable::{Portable, PortableWords};
 
 /// Code that is compiled for the instruction set of a vector. Implementations are `#[inline(always)]`.
@@ -310,7 +314,7 @@ pub(super) unsafe fn positive_to_bf16<V: Vector>(value: V) -> V::Words {
 }
 
 /// Operators of a vector type, each by one function or intrinsic.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! operators {
     ($vector:ident, $($operator:ident $method:ident $intrinsic:ident),+) => {
         $(impl std::ops::$operator for $vector {
@@ -323,5 +327,5 @@ macro_rules! operators {
         })+
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use operators;
