@@ -203,6 +203,20 @@ fn what_was_read_before_a_bad_line_is_written() {
 }
 
 #[test]
+fn an_input_that_cannot_be_read_costs_no_output_that_is_there() {
+    let folder = Folder::new("kept");
+    let (kept, table) =
+        (folder.file("kept.jsonl", "precious\n"), folder.file("two.csv", "id,text\n1,a cat\n"));
+    let (objects, missing) = (folder.file("bad.jsonl", "{}\n"), folder.path("missing.txt"));
+    for (input, code, fact) in
+        [(&table, 2, "--column"), (&objects, 1, "\"text\""), (&missing, 1, "missing.txt")]
+    {
+        fails(&["embed", &model(), input, "--output", &kept], code, &[fact]);
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "precious\n", "{input}");
+    }
+}
+
+#[test]
 fn mistakes_are_sentences_with_an_exit_code() {
     let folder = Folder::new("mistakes");
     let input = folder.file("a.txt", "a\n");

@@ -68,11 +68,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome<()> {
         column: arguments.column.clone(),
     };
     let (bytes, counter) = (source.bytes(), Rc::new(Cell::new(0)));
-    let texts = source.texts(&counter)?;
+    let mut texts = source.texts(&counter)?.peekable();
     let (executor, model) = arguments.place.load(&arguments.model)?;
     let options = EmbedOptions { dtype: arguments.dtype, ..arguments.manner.options() };
     // Nothing to embed still has a shape, and options that cannot work are found out before a file is made.
     let nothing = model.on(&executor).embed_texts(&[] as &[&str], &options)?;
+    // So is an input that cannot be read from its start: what the output held before is not lost to that.
+    if let Some(Err(failure)) = texts.next_if(Result::is_err) {
+        return Err(failure);
+    }
     let mut output = write::Output::open(arguments.output.as_ref(), arguments.output_format)?;
     output.write(&nothing)?;
     let pipeline = Pipeline {
