@@ -7,8 +7,9 @@ for program in qemu-aarch64 aarch64-linux-gnu-g++; do
   command -v $program >/dev/null || { echo "arm: $program is missing; scripts/setup.sh test installs it" >&2; exit 1; }
 done
 
-# What is tested is compiled as everywhere, what it depends on sooner.
+# What is tested is compiled as everywhere, what it depends on sooner. Nothing else looks at warnings of this target.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-D warnings"
 built=$(cargo +uform-debian test --quiet --no-run --target aarch64-unknown-linux-gnu \
   --target-dir "${CARGO_TARGET_DIR:-target}/arm" --message-format=json-render-diagnostics \
   --config 'profile.dev.package."*".opt-level=1' --config 'profile.dev.debug=0' \

@@ -82,9 +82,12 @@ pub(crate) fn classes() -> Vec<Class> {
             std::io::stderr().write_all(line.as_bytes()).expect("a terminal");
         }
     });
-    // SAFETY: portable vectors need no special instructions.
-    let model = MODEL.get_or_init(|| unsafe { Kernels::skylake::<Portable<16, true>>() });
-    classes.push(Class { name: "intel-skylake's software model", kernels: model });
+    // It stands for a class of x86, and is tested once for all machines there.
+    if CpuClass::IntelSkylake.is_compiled() {
+        // SAFETY: portable vectors need no special instructions.
+        let model = MODEL.get_or_init(|| unsafe { Kernels::skylake::<Portable<16, true>>() });
+        classes.push(Class { name: "intel-skylake's software model", kernels: model });
+    }
     classes
 }
 
