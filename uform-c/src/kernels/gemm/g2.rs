@@ -50,11 +50,5 @@ instruction!(Halves, F32x4, I32x4, I32x4, "neon", |value, column, sum| {
 
 /// Products over vectors of four lanes, those of narrow types by widening.
 pub(in crate::kernels) const fn gemms() -> Gemms {
-    let (floats, halves) = (tiles::<Floats<F32x4>>(), tiles::<Halves>());
-    Gemms {
-        f32: kinds::f32::<F32x4>(floats, WEIGHTS_BLOCK),
-        bf16: kinds::bf16_widened::<F32x4>(floats, WEIGHTS_BLOCK),
-        f16: kinds::f16_widened::<F32x4>(floats, WEIGHTS_BLOCK),
-        i8: kinds::i8_widened::<F32x4>(halves, WEIGHTS_BLOCK),
-    }
+    kinds::by_widening::<F32x4>(tiles::<Floats<F32x4>>(), tiles::<Halves>(), WEIGHTS_BLOCK)
 }

@@ -39,12 +39,12 @@ impl Tiles {
 }
 
 /// Tiles of f32.
-pub(super) const fn f32<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+const fn f32<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm { tiles, weights_block, epilogue: epilogue::<V, Plain>, prepare: None, widen: None }
 }
 
 /// bf16 by tiles of f32.
-pub(super) const fn bf16_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+const fn bf16_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm {
         prepare: Some(prepare::<V, Bf16Floats>),
         widen: Some(widen::<V, FromBf16>),
@@ -53,7 +53,7 @@ pub(super) const fn bf16_widened<V: Vector>(tiles: Tiles, weights_block: usize) 
 }
 
 /// f16 by tiles of f32.
-pub(super) const fn f16_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+const fn f16_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm {
         prepare: Some(prepare::<V, F16Floats>),
         widen: Some(widen::<V, FromF16>),
@@ -78,7 +78,7 @@ pub(super) const fn i8<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
 }
 
 /// Bytes by tiles of pairs of signed halves.
-pub(super) const fn i8_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+const fn i8_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm {
         prepare: Some(prepare::<V, ByteHalves>),
         widen: Some(widen::<V, FromBytes>),
@@ -93,4 +93,14 @@ pub(in crate::kernels) struct Gemms {
     pub(in crate::kernels) bf16: Gemm,
     pub(in crate::kernels) f16: Gemm,
     pub(in crate::kernels) i8: Gemm,
+}
+
+/// The products of a class that has tiles of f32 and of pairs of signed halves, and widens what is narrower.
+pub(super) const fn by_widening<V: Vector>(floats: Tiles, halves: Tiles, weights_block: usize) -> Gemms {
+    Gemms {
+        f32: f32::<V>(floats, weights_block),
+        bf16: bf16_widened::<V>(floats, weights_block),
+        f16: f16_widened::<V>(floats, weights_block),
+        i8: i8_widened::<V>(halves, weights_block),
+    }
 }

@@ -26,11 +26,5 @@ pub(super) const fn tiles<D: Dot>() -> Tiles {
 /// Products over vectors of four lanes, those of narrow types by widening.
 pub(in crate::kernels) const fn gemms<V: Vector>() -> Gemms {
     assert!(V::LANES == 4);
-    let (floats, halves) = (tiles::<Floats<V>>(), tiles::<Halves<V>>());
-    Gemms {
-        f32: kinds::f32::<V>(floats, WEIGHTS_BLOCK),
-        bf16: kinds::bf16_widened::<V>(floats, WEIGHTS_BLOCK),
-        f16: kinds::f16_widened::<V>(floats, WEIGHTS_BLOCK),
-        i8: kinds::i8_widened::<V>(halves, WEIGHTS_BLOCK),
-    }
+    kinds::by_widening::<V>(tiles::<Floats<V>>(), tiles::<Halves<V>>(), WEIGHTS_BLOCK)
 }
