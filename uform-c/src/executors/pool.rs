@@ -29,8 +29,9 @@ const OPEN: u32 = 1;
 const SPINNING: u32 = 2;
 const STOP: u32 = 4;
 
-/// Rounds of looking for work after which a thread lets others have its core now and then, and between two such breaks.
-const PATIENCE: u32 = 256;
+/// Rounds of looking for work after which a thread lets others have its core now and then, and between two such breaks. More
+/// than the layers of a short query keep it waiting, so that this takes no system call.
+const PATIENCE: u32 = 4096;
 const BREAK: u32 = 64;
 /// Rounds that a worker looks on after a call before it parks, so that a burst of calls does not wake it each time.
 const LINGER: u32 = 2_000;
@@ -52,6 +53,8 @@ struct Shared {
     gate: Apart<AtomicU32>,
     job: Apart<UnsafeCell<Job>>,
     panic: Mutex<Option<Error>>,
+    /// Whether there is one, so that a job without takes no lock.
+    panicked: AtomicBool,
     /// Which workers sleep or are about to.
     asleep: Vec<AtomicBool>,
     /// The workers' handles, there before the first call.
@@ -91,6 +94,7 @@ impl Pool {
             gate: Apart(AtomicU32::new(0)),
             job: Apart(UnsafeCell::new(Job { body: &|_, _| {}, tasks: 0 })),
             panic: Mutex::new(None),
+            panicked: AtomicBool::new(false),
             asleep: (1..threads).map(|_| AtomicBool::new(false)).collect(),
             workers: OnceLock::new(),
             usable,
@@ -184,7 +188,13 @@ impl Team for Pool {
             first += count;
         }
         self.leading.store(false, Ordering::Release);
-        shared.panic().take().map_or(Ok(()), Err)
+        match shared.panicked.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => {
+                shared.panicked.store(false, Ordering::Relaxed);
+                shared.panic().take().map_or(Ok(()), Err)
+            }
+        }
     }
 }
 
@@ -255,6 +265,7 @@ impl Shared {
         // A panic leaves half-written outputs behind, which the error of the call declares unspecified.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(thread, task))) {
             self.panic().get_or_insert_with(|| panicked(&*payload));
+            self.panicked.store(true, Ordering::Release);
         }
     }
 

@@ -1,10 +1,11 @@
 //! Memory for activations: one stack of bytes per thread, which grows to the most that was ever lent at once and
 //! stays there until it is trimmed.
 
+use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::base::{Error, Result, Status};
 use crate::system::pages::{ALIGNMENT, Buffer};
@@ -23,19 +24,29 @@ unsafe impl Element for i32 {}
 // SAFETY: as above.
 unsafe impl Element for u32 {}
 // SAFETY: as above.
+unsafe impl Element for u64 {}
+// SAFETY: as above.
 unsafe impl Element for i8 {}
 // SAFETY: as above.
 unsafe impl Element for u8 {}
 // SAFETY: as above.
 unsafe impl Element for usize {}
 
-/// The activation memory of one thread of an executor.
+/// The activation memory of one thread of an executor. Loans are taken and given back by one thread at a time, which
+/// finds that out without a lock; its sizes can be asked for at any time.
 #[derive(Default)]
 pub struct Scratch {
-    state: Mutex<State>,
+    state: UnsafeCell<State>,
+    /// Whether some thread is inside `state`.
+    entered: AtomicBool,
+    bytes: AtomicUsize,
+    high_water: AtomicUsize,
     /// The memory domains that its pages are spread over; none: where they are first touched.
     domains: Vec<i32>,
 }
+
+// SAFETY: `with_state` lets one thread at a time at the state; all else is atomic or does not change.
+unsafe impl Sync for Scratch {}
 
 #[derive(Default)]
 struct State {
@@ -60,13 +71,23 @@ pub struct Loan<'scratch, T> {
 }
 
 impl Scratch {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// Calls `body` on the state. Panics when another thread, or `body` itself, is at it: a scratch belongs to the thread that
+    /// computes with it.
+    fn with_state<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
+        assert!(!self.entered.swap(true, Ordering::Acquire), "two threads use one scratch");
+        // SAFETY: the flag was not set, so that nobody else has a reference until it is cleared.
+        let state = unsafe { &mut *self.state.get() };
+        let result = body(state);
+        let bytes = state.chunks.iter().map(|chunk| chunk.memory.bytes()).sum();
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.high_water.store(state.high_water, Ordering::Relaxed);
+        self.entered.store(false, Ordering::Release);
+        result
     }
 
     /// Scratch whose pages are spread over those memory domains.
     pub fn in_domains(domains: Vec<i32>) -> Self {
-        Self { state: Mutex::default(), domains }
+        Self { domains, ..Self::default() }
     }
 
     /// Lends `count` elements, aligned to 64 bytes, with whatever they held before. Loans are best given back in the
@@ -79,67 +100,79 @@ impl Scratch {
                 Error::new(Status::OutOfMemory, format!("scratch: {count} elements could not be had"))
             })?
             .max(ALIGNMENT);
-        let mut state = self.state();
-        if state.chunks.last().is_none_or(|chunk| chunk.memory.bytes() - chunk.used < bytes) {
-            let capacity = match state.loans {
-                // What was lent in several chunks before will fit in one from now on.
-                0 => {
-                    state.chunks.clear();
-                    bytes.max(state.high_water)
-                }
-                _ => bytes,
-            };
-            let memory = Buffer::new(capacity, &self.domains)?;
-            state.chunks.push(Chunk { memory, used: 0 });
-        }
-        let Some(chunk) = state.chunks.last_mut() else { unreachable!("a chunk was just made sure of") };
-        // SAFETY: the chunk has `bytes` free bytes behind `used`.
-        let memory = unsafe { chunk.memory.as_ptr().add(chunk.used) }.cast::<T>();
-        chunk.used += bytes;
-        state.loans += 1;
-        state.high_water = state.high_water.max(state.chunks.iter().map(|chunk| chunk.used).sum());
+        let memory = self.with_state(|state| state.lend(bytes, &self.domains))?.cast::<T>();
         Ok(Loan { scratch: self, memory, count, bytes, lifetime: PhantomData })
     }
 
-    /// Bytes that are kept, lent or not.
+    /// Bytes that are kept, lent or not. Any thread.
     pub fn bytes(&self) -> usize {
-        self.state().chunks.iter().map(|chunk| chunk.memory.bytes()).sum()
+        self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that were ever lent at once.
+    /// The most bytes that were ever lent at once. Any thread.
     pub fn high_water(&self) -> usize {
-        self.state().high_water
+        self.high_water.load(Ordering::Relaxed)
     }
 
     /// Gives the memory back unless some of it is lent.
     pub fn trim(&self) {
-        let mut state = self.state();
-        if state.loans == 0 {
-            state.chunks.clear();
+        self.with_state(|state| {
+            if state.loans == 0 {
+                state.chunks.clear();
+            }
+        });
+    }
+}
+
+impl State {
+    /// The first of `bytes` bytes, a multiple of the alignment, that are lent from here on.
+    fn lend(&mut self, bytes: usize, domains: &[i32]) -> Result<NonNull<u8>> {
+        if self.chunks.last().is_none_or(|chunk| chunk.memory.bytes() - chunk.used < bytes) {
+            let capacity = match self.loans {
+                // What was lent in several chunks before will fit in one from now on.
+                0 => {
+                    self.chunks.clear();
+                    bytes.max(self.high_water)
+                }
+                _ => bytes,
+            };
+            let memory = Buffer::new(capacity, domains)?;
+            self.chunks.push(Chunk { memory, used: 0 });
+        }
+        let Some(chunk) = self.chunks.last_mut() else { unreachable!("a chunk was just made sure of") };
+        // SAFETY: the chunk has `bytes` free bytes behind `used`.
+        let memory = unsafe { chunk.memory.as_ptr().add(chunk.used) };
+        chunk.used += bytes;
+        self.loans += 1;
+        self.high_water = self.high_water.max(self.chunks.iter().map(|chunk| chunk.used).sum());
+        Ok(memory)
+    }
+
+    /// Takes back the `bytes` bytes lent at `start`.
+    fn take_back(&mut self, start: usize, bytes: usize) {
+        self.loans -= 1;
+        if self.loans == 0 {
+            // All but the last chunk were there before it grew; the next loan finds one that holds everything.
+            if self.chunks.len() > 1 {
+                self.chunks.clear();
+            }
+            self.chunks.iter_mut().for_each(|chunk| chunk.used = 0);
+            return;
+        }
+        for chunk in &mut self.chunks {
+            let base = chunk.memory.as_ptr().as_ptr().addr();
+            // A loan that something lies above stays taken until all are back.
+            if start >= base && start + bytes == base + chunk.used {
+                chunk.used = start - base;
+            }
         }
     }
 }
 
 impl<T> Drop for Loan<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.scratch.state();
-        state.loans -= 1;
-        if state.loans == 0 {
-            // All but the last chunk were there before it grew; the next loan finds one that holds everything.
-            if state.chunks.len() > 1 {
-                state.chunks.clear();
-            }
-            state.chunks.iter_mut().for_each(|chunk| chunk.used = 0);
-            return;
-        }
-        let start = self.memory.as_ptr().addr();
-        for chunk in &mut state.chunks {
-            let base = chunk.memory.as_ptr().as_ptr().addr();
-            // A loan that something lies above stays taken until all are back.
-            if start >= base && start + self.bytes == base + chunk.used {
-                chunk.used = start - base;
-            }
-        }
+        let (start, bytes) = (self.memory.as_ptr().addr(), self.bytes);
+        self.scratch.with_state(|state| state.take_back(start, bytes));
     }
 }
 

@@ -150,11 +150,11 @@ struct Norm {
 }
 
 /// The tokens of a block of texts, one text behind the other.
-pub(super) struct Ragged {
-    pub(super) ids: Vec<u32>,
-    pub(super) types: Vec<u32>,
+pub(super) struct Ragged<'a> {
+    pub(super) ids: &'a [u32],
+    pub(super) types: &'a [u32],
     /// Where each text starts, and behind the last one where it ends.
-    pub(super) starts: Vec<usize>,
+    pub(super) starts: &'a [usize],
 }
 
 /// Bytes that a loan of `rows` × `columns` elements of four bytes takes. In a type that the sizes of no call overflow.
@@ -414,7 +414,7 @@ impl Encoder {
             layer.query_key_value.forward(context, state, qkv, Activation::None, None)?;
             let attended = MatrixMut::dense(&mut narrow, count, hidden);
             let qkv = Matrix::dense(&wide, count, 3 * hidden);
-            attention(context, qkv, &tokens.starts, self.shape.heads, scale, coarse, attended)?;
+            attention(context, qkv, tokens.starts, self.shape.heads, scale, coarse, attended)?;
             // What attention read is not needed any more, so that its memory takes the sum.
             let attended = Matrix::dense(&narrow, count, hidden);
             let sum = MatrixMut::dense(&mut wide, count, hidden);
@@ -450,10 +450,10 @@ impl Encoder {
             let (begin, end) = (bounds[0], bounds[1]);
             self.number(&tokens.ids[begin..end], &mut positions[begin..end]);
         }
-        let words = (self.words.matrix(), &tokens.ids[..]);
+        let words = (self.words.matrix(), tokens.ids);
         let positions = (self.positions.matrix(), &positions[..]);
         match &self.types {
-            Some(types) => embed(context, &[words, (types.matrix(), &tokens.types), positions], output),
+            Some(types) => embed(context, &[words, (types.matrix(), tokens.types), positions], output),
             None => embed(context, &[words, positions], output),
         }
     }

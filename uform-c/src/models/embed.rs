@@ -1,14 +1,10 @@
 //! The main job: rows of text to rows of numbers.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use crate::base::{Error, Matrix, MatrixMut, Result, Status, err};
+use crate::base::{Result, Status, err};
 use crate::executors::Context;
 use crate::system::pages;
 
-use super::bert::{Ragged, scratch_bytes};
-use super::blocks::{Schedule, schedule};
+use super::blocks::schedule_bytes;
 use super::finish::Choice;
 use super::model::Model;
 use super::output::Output;
@@ -30,10 +26,9 @@ const HUGE_PAGE: u128 = 2 << 20;
 /// Bytes of the number and the type of a token.
 const IDS: u128 = 2 * size_of::<u32>() as u128;
 
-/// Bytes of a row of that many tokens at most: it is in a part of the texts, in the list of all, in the schedule and in a
-/// block, where its tokens stand once more.
+/// Bytes of a row of that many tokens at most: it is in a part of the texts and in the list of all.
 fn a_row(tokens: usize) -> u128 {
-    (3 * size_of::<Row>() + 16 * size_of::<usize>()) as u128 + IDS * tokens as u128
+    3 * size_of::<Row>() as u128 + IDS * tokens as u128
 }
 
 /// Whether the vectors have length one.
@@ -119,18 +114,19 @@ pub struct Report {
 }
 
 /// The options of a call against the facts of the model.
-struct Job<'a> {
+pub(super) struct Job<'a> {
     rule: Rule<'a>,
-    choice: Choice,
-    budget: usize,
-    scale: f32,
+    pub(super) choice: Choice,
+    /// Tokens of a block at most.
+    pub(super) budget: usize,
+    /// What elements are multiplied with before they are rounded to i8 or u8.
+    pub(super) scale: f32,
 }
 
 /// Some rows of a call, one behind the other.
-struct Window<'a> {
+pub(super) struct Window<'a> {
     /// Where they start among all rows.
-    first: usize,
-    texts: &'a [&'a [u8]],
+    pub(super) first: usize,
     /// Rows of the call.
     all: usize,
     progress: Option<Progress<'a>>,
@@ -138,7 +134,7 @@ struct Window<'a> {
 
 impl Window<'_> {
     /// Tells the caller that `done` of these rows are done, and stops the call where the caller wants that.
-    fn tell(&self, done: usize) -> Result<()> {
+    pub(super) fn tell(&self, done: usize) -> Result<()> {
         match self.progress {
             Some(progress) if !progress((self.first + done) as u64, self.all as u64) => {
                 err!(Cancelled, "the call was cancelled by its progress callback")
@@ -148,22 +144,10 @@ impl Window<'_> {
     }
 }
 
-/// What the threads share that compute a window.
-struct Shared<'a> {
-    output: &'a Output<'a>,
-    window: &'a Window<'a>,
-    rows: &'a [Row],
-    failures: Mutex<Vec<(usize, Error)>>,
-    fault: Mutex<Option<Error>>,
-    stopped: AtomicBool,
-    done: AtomicUsize,
-}
-
-impl Shared<'_> {
-    fn stop(&self, error: Error) {
-        self.stopped.store(true, Ordering::Release);
-        self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
-    }
+/// Some texts as the tokens of a model, ready to be embedded.
+#[derive(Default)]
+pub struct Tokenized {
+    pub(super) rows: Vec<Row>,
 }
 
 impl Model {
@@ -182,42 +166,49 @@ impl Model {
         mut reports: Option<&mut [Report]>,
     ) -> Result<()> {
         let job = self.job(options, &|| context.cancel.check())?;
-        output.check(texts.len(), job.choice.dimensions)?;
-        if let Some(reports) = &reports
-            && reports.len() != texts.len()
-        {
-            return err!(InvalidArgument, "reports: expected {}, found {}", texts.len(), reports.len());
-        }
+        self.check(texts.len(), &job, &output, reports.as_deref())?;
         if texts.is_empty() {
             return Ok(());
         }
-        for first in (0..texts.len()).step_by(ROWS_IN_A_WINDOW) {
-            let end = texts.len().min(first + ROWS_IN_A_WINDOW);
-            let window =
-                Window { first, texts: &texts[first..end], all: texts.len(), progress: options.progress };
+        let (all, progress) = (texts.len(), options.progress);
+        for first in (0..all).step_by(ROWS_IN_A_WINDOW) {
+            let end = all.min(first + ROWS_IN_A_WINDOW);
+            let window = Window { first, all, progress };
+            let mut tokenized = self.tokenize_window(context, &job, &window, &texts[first..end])?;
             let reports = reports.as_deref_mut().map(|reports| &mut reports[first..end]);
-            self.window(context, &job, &window, &output, reports)?;
+            self.embed_window(context, &job, &window, &mut tokenized.rows, &output, reports)?;
         }
-        Window { first: 0, texts, all: texts.len(), progress: options.progress }.tell(texts.len())
+        Window { first: 0, all, progress }.tell(all)
     }
 
-    /// Tokenizes and computes some of the rows of a call.
-    fn window(
+    /// Tokenizes some of the rows of a call.
+    fn tokenize_window(
         &self,
         context: &Context,
         job: &Job,
         window: &Window,
+        texts: &[&[u8]],
+    ) -> Result<Tokenized> {
+        pages::probe(self.lists(context, job, texts), "tokens of the texts")?;
+        let told = || window.tell(0);
+        let rows = tokenize(context, &self.tokenizer, self.encoder.shape(), &job.rule, texts, &told)?;
+        Ok(Tokenized { rows })
+    }
+
+    /// Embeds some of the rows of a call.
+    fn embed_window(
+        &self,
+        context: &Context,
+        job: &Job,
+        window: &Window,
+        rows: &mut [Row],
         output: &Output,
         reports: Option<&mut [Report]>,
     ) -> Result<()> {
-        let shape = self.encoder.shape();
-        pages::probe(self.lists(context, job, window.texts), "tokens of the texts")?;
-        let told = || window.tell(0);
-        let mut rows = tokenize(context, &self.tokenizer, shape, &job.rule, window.texts, &told)?;
         if reports.is_none() {
-            first_failure(window, &rows)?;
+            first_failure(window, rows)?;
         }
-        for (row, error) in self.compute(context, job, window, &rows, output)? {
+        for (row, error) in self.compute(context, job, window, rows, output)? {
             rows[row].error = Some(error);
         }
         for (row, _) in rows.iter().enumerate().filter(|(_, row)| row.error.is_some()) {
@@ -225,11 +216,51 @@ impl Model {
             unsafe { output.write_failed(window.first + row) };
         }
         match reports {
-            None => first_failure(window, &rows),
+            None => first_failure(window, rows),
             Some(reports) => {
-                reports.iter_mut().zip(&rows).for_each(|(report, row)| *report = row.report(job));
+                reports.iter_mut().zip(rows).for_each(|(report, row)| *report = row.report(job));
                 Ok(())
             }
+        }
+    }
+
+    /// The tokens of texts, on the threads of the executor: the first half of [`embed_texts`](Self::embed_texts). A text that
+    /// fails says so when it is embedded. Any thread, any number at once.
+    pub fn tokenize_texts(
+        &self,
+        context: &Context,
+        texts: &[&[u8]],
+        options: &EmbedOptions,
+    ) -> Result<Tokenized> {
+        let job = self.job(options, &|| context.cancel.check())?;
+        let window = Window { first: 0, all: texts.len(), progress: options.progress };
+        self.tokenize_window(context, &job, &window, texts)
+    }
+
+    /// Embeds texts that were tokenized by this model with the same options: the other half of
+    /// [`embed_texts`](Self::embed_texts), with the same output, reports and errors. Without a prompt, and once scratch has
+    /// grown, it allocates nothing, makes no system call and takes no lock.
+    pub fn embed_tokenized(
+        &self,
+        context: &Context,
+        texts: &mut Tokenized,
+        options: &EmbedOptions,
+        output: Output,
+        reports: Option<&mut [Report]>,
+    ) -> Result<()> {
+        let job = self.job(options, &|| context.cancel.check())?;
+        self.check(texts.rows.len(), &job, &output, reports.as_deref())?;
+        let window = Window { first: 0, all: texts.rows.len(), progress: options.progress };
+        self.embed_window(context, &job, &window, &mut texts.rows, &output, reports)
+    }
+
+    fn check(&self, rows: usize, job: &Job, output: &Output, reports: Option<&[Report]>) -> Result<()> {
+        output.check(rows, job.choice.dimensions)?;
+        match reports {
+            Some(reports) if reports.len() != rows => {
+                err!(InvalidArgument, "reports: expected {rows}, found {}", reports.len())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -312,11 +343,11 @@ impl Model {
         let longest = if tokens == 0 { job.rule.limit } else { tokens.min(job.rule.limit) };
         let window = rows.min(ROWS_IN_A_WINDOW);
         let tokens = job.budget.max(longest).min(longest.saturating_mul(window));
-        let scratch = match self.scratch(tokens, longest, window.min(tokens)) {
+        let scratch = match self.scratch(tokens, longest, window.min(tokens)) + schedule_bytes(window) {
             small if small < HUGE_PAGE => small,
             large => large.next_multiple_of(HUGE_PAGE),
         };
-        let a_thread = scratch + IDS * tokens as u128 + tokenizer::memory(usize::MAX);
+        let a_thread = scratch + tokenizer::memory(usize::MAX);
         // The caller's lists of texts and reports are made for all rows.
         let lists = (size_of::<&[u8]>() + size_of::<Report>()) as u128;
         let bytes = threads.max(1) as u128 * a_thread
@@ -338,125 +369,8 @@ impl Model {
         let most = |text: &&[u8]| self.tokenizer.most_tokens(opening + text.len()).min(job.rule.limit);
         let rows: u128 = texts.iter().map(|text| a_row(most(text))).sum();
         let longest = texts.iter().map(|text| opening + text.len()).max().unwrap_or(0);
-        let tokens = job.budget.max(job.rule.limit).min(texts.iter().map(most).sum());
-        let a_thread = IDS * tokens as u128 + tokenizer::room(longest) + longest as u128;
+        let a_thread = tokenizer::room(longest) + longest as u128;
         rows + context.team.threads().min(texts.len()) as u128 * a_thread
-    }
-
-    /// Bytes of scratch that a block of `rows` texts takes on the thread that computes it: an upper bound.
-    fn scratch(&self, tokens: usize, longest: usize, rows: usize) -> u128 {
-        let encoding = self.encoder.scratch(tokens, longest);
-        scratch_bytes(tokens, self.encoder.shape().hidden) + encoding.max(self.finish.scratch(rows))
-    }
-
-    /// Makes every scratch as large as the blocks of a call need, at one stroke: grown loan by loan it would take several
-    /// pieces of memory, and more than was planned. Sees to it that there is memory for the tokens of blocks beside it.
-    fn reserve(&self, context: &Context, schedule: &Schedule, rows: &[Row]) -> Result<()> {
-        let (mut most, mut most_tokens, mut longest) = (0, 0, 0);
-        for block in &schedule.blocks {
-            let lengths = || block.iter().map(|row| rows[*row].tokens.ids.len());
-            let (tokens, longest_here) = (lengths().sum(), lengths().max().unwrap_or(0));
-            most = most.max(self.scratch(tokens, longest_here, block.len()));
-            most_tokens = most_tokens.max(tokens);
-            longest = longest.max(longest_here);
-        }
-        if schedule.blocks.is_empty() {
-            return Ok(());
-        }
-        for (thread, scratch) in context.scratch.iter().enumerate() {
-            let helps = schedule.together && thread != context.thread;
-            let bytes = if helps { self.encoder.helper_scratch(most_tokens, longest) } else { most };
-            // What no address space holds, the scratch refuses.
-            drop(scratch.take::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX))?);
-        }
-        // Scratch may have taken what was there for them when the texts were tokenized.
-        pages::probe(IDS * most_tokens as u128 * context.scratch.len() as u128, "tokens of the blocks")
-    }
-
-    /// Computes the rows that have tokens, and answers those that failed on the way.
-    fn compute(
-        &self,
-        context: &Context,
-        job: &Job,
-        window: &Window,
-        rows: &[Row],
-        output: &Output,
-    ) -> Result<Vec<(usize, Error)>> {
-        let sound = rows.iter().enumerate().filter(|(_, row)| row.error.is_none());
-        let lengths = sound.map(|(index, row)| (index, row.tokens.ids.len())).collect();
-        let schedule =
-            schedule(lengths, |tokens| self.encoder.work(tokens), context.team.threads(), job.budget);
-        self.reserve(context, &schedule, rows)?;
-        let shared = Shared {
-            output,
-            window,
-            rows,
-            failures: Mutex::default(),
-            fault: Mutex::default(),
-            stopped: AtomicBool::new(false),
-            done: AtomicUsize::new(0),
-        };
-        let run = |context: &Context, block: &[usize], leads: bool| {
-            if shared.stopped.load(Ordering::Acquire) {
-                return;
-            }
-            let result = context.cancel.check().and_then(|()| self.block(context, job, block, &shared));
-            let done = shared.done.fetch_add(block.len(), Ordering::Relaxed) + block.len();
-            let told = result.and_then(|()| if leads { window.tell(done) } else { Ok(()) });
-            if let Err(error) = told {
-                shared.stop(error);
-            }
-        };
-        if schedule.together {
-            schedule.blocks.iter().for_each(|block| run(context, block, true));
-        } else {
-            context.team.run(schedule.blocks.len(), &|thread, block| {
-                run(&context.part(thread), &schedule.blocks[block], thread == context.thread);
-            })?;
-        }
-        match shared.fault.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-            Some(error) => Err(error),
-            None => Ok(shared.failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())),
-        }
-    }
-
-    /// Takes one block of rows through the model.
-    fn block(&self, context: &Context, job: &Job, block: &[usize], shared: &Shared) -> Result<()> {
-        let (count, hidden) = (
-            block.iter().map(|row| shared.rows[*row].tokens.ids.len()).sum::<usize>(),
-            self.encoder.shape().hidden,
-        );
-        let mut tokens = Ragged {
-            ids: Vec::with_capacity(count),
-            types: Vec::with_capacity(count),
-            starts: Vec::with_capacity(block.len() + 1),
-        };
-        tokens.starts.push(0);
-        for row in block {
-            let row = &shared.rows[*row].tokens;
-            tokens.ids.extend_from_slice(&row.ids);
-            tokens.types.extend_from_slice(&row.types);
-            // A model that is not given types has them all zero, if it has any.
-            tokens.types.resize(tokens.ids.len(), 0);
-            tokens.starts.push(tokens.ids.len());
-        }
-        let mut states = context.scratch[context.thread].take::<f32>(count * hidden)?;
-        self.encoder.forward(context, &tokens, MatrixMut::dense(&mut states, count, hidden))?;
-        let states = Matrix::dense(&states, count, hidden);
-        let vectors = self.finish.run(context, states, &tokens.starts, job.choice)?;
-        for (index, row) in block.iter().enumerate() {
-            let vector = &vectors[index * self.finish.widest()..][..job.choice.dimensions];
-            // SAFETY: `check` accepted the shape, and a row is in one block only.
-            let finite = unsafe { shared.output.write(shared.window.first + *row, vector, job.scale) };
-            let problem = match finite {
-                false => "the vector is not finite",
-                true if vector.iter().all(|element| *element == 0.0) => "the vector is all zeros",
-                true => continue,
-            };
-            let mut failures = shared.failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            failures.push((*row, Error::new(Status::RowFailed, problem)));
-        }
-        Ok(())
     }
 }
 

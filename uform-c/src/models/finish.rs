@@ -40,13 +40,14 @@ impl Finish {
 
     /// The affine and linear maps, in order.
     fn maps(&self) -> impl Iterator<Item = &Linear> {
-        self.steps.iter().flat_map(|step| match step {
+        let maps = self.steps.iter().flat_map(|step| match step {
             Step::Dense { linear, residual: Residual::Projected(projection), .. } => {
-                vec![&**linear, projection]
+                [Some(&**linear), Some(&**projection)]
             }
-            Step::Dense { linear, .. } => vec![&**linear],
-            Step::LayerNorm { .. } | Step::Normalize => vec![],
-        })
+            Step::Dense { linear, .. } => [Some(&**linear), None],
+            Step::LayerNorm { .. } | Step::Normalize => [None, None],
+        });
+        maps.flatten()
     }
 
     /// Elements of a vector at the end.

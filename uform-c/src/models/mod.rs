@@ -3,11 +3,12 @@
 //! `source` and `hub` find files, `header`, `packed`, `json`, `tensors` and `weights` read them, and `pack` writes them;
 //! `config`, `modules`, `prompts` and `limit` say what they mean, `tokenizer_file` bounds what a tokenizer may ask for,
 //! `pieces` cuts long texts, `tokenizer` and `text` make token ids, `bert` is an
-//! architecture and `registry` lists them, `blocks` cuts rows into blocks, `embed` gives those to threads, `finish` and
-//! `output` turn tokens into the caller's rows.
+//! architecture and `registry` lists them, `embed` is the main job, `blocks` cuts rows into blocks, `compute` gives those
+//! to threads, `finish` and `output` turn tokens into the caller's rows.
 
 mod bert;
 mod blocks;
+mod compute;
 mod config;
 mod embed;
 mod finish;
@@ -30,7 +31,7 @@ mod tokenizer;
 mod tokenizer_file;
 mod weights;
 
-pub use embed::{EmbedOptions, Length, Normalize, Progress, Report};
+pub use embed::{EmbedOptions, Length, Normalize, Progress, Report, Tokenized};
 pub use model::{Description, LoadOptions, Model, Precision};
 pub use output::Output;
 pub use pack::PackOptions;
