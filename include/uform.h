@@ -608,6 +608,8 @@ struct uform_model_description_t {
     uform_text_t unread_keys;
     /// Dimensions of an output row when the options do not choose: fewer where the model's files say so.
     size_t default_dimensions;
+    /// Dimensions of a token inside a feed-forward block of the encoder.
+    size_t intermediate;
 };
 
 /// One token of a text.
@@ -635,7 +637,7 @@ UFORM_API uform_status_t uform_model_load_ram(
     uform_model_t **model_out, uform_error_t *error);
 
 /// Loads a model into host memory from the files of its directory, given as bytes, or from one file made by
-/// `uform_model_pack`, under any name that ends in ".safetensors". They are copied as far as needed and not kept.
+/// `uform_model_pack`, under any name. They are copied as far as needed and not kept.
 /// Otherwise as `uform_model_load_ram`.
 ///
 /// Thread safety: any thread, while no other thread uses the executor.

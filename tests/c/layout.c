@@ -79,7 +79,7 @@ static void sizes_and_offsets(void) {
     MEMBER(uform_matrix_t, row_stride, 24, 8);
     MEMBER(uform_matrix_t, dtype, 32, 4);
 
-    STRUCTURE(uform_model_description_t, 192);
+    STRUCTURE(uform_model_description_t, 200);
     MEMBER(uform_model_description_t, size, 0, 8);
     MEMBER(uform_model_description_t, residency, 8, 4);
     MEMBER(uform_model_description_t, precision, 12, 4);
@@ -100,6 +100,7 @@ static void sizes_and_offsets(void) {
     MEMBER(uform_model_description_t, default_prompt_name, 152, 16);
     MEMBER(uform_model_description_t, unread_keys, 168, 16);
     MEMBER(uform_model_description_t, default_dimensions, 184, 8);
+    MEMBER(uform_model_description_t, intermediate, 192, 8);
 
     STRUCTURE(uform_report_t, 24);
     MEMBER(uform_report_t, status, 0, 4);

@@ -2,10 +2,12 @@
 //! independent fused multiply-adds, measured in the same run. Shapes are those of all-MiniLM-L6-v2.
 //! `cargo bench -p uform-c --bench kernels [-- WORD]` runs the lines that contain the word.
 
+mod support;
+
 use std::hint::black_box;
 
 use uform_c::base::{Dtype, Matrix, MatrixMut};
-use uform_c::executors::{Cancel, Context, Scratch, Team};
+use uform_c::executors::{Cancel, Context, Scratch};
 use uform_c::kernels::activation::Activation;
 use uform_c::kernels::pool::Pooling;
 use uform_c::kernels::{Kernels, for_class};
@@ -13,64 +15,7 @@ use uform_c::ops::attention::attention;
 use uform_c::ops::linear::Linear;
 use uform_c::system::cpu;
 
-/// The calling thread alone.
-struct Alone;
-
-impl Team for Alone {
-    fn threads(&self) -> usize {
-        1
-    }
-
-    fn run(&self, tasks: usize, body: &(dyn Fn(usize, usize) + Sync)) -> uform_c::base::Result<()> {
-        (0..tasks).for_each(|task| body(0, task));
-        Ok(())
-    }
-}
-
-/// Seconds that this thread has computed for, so not those that other programs had its core.
-fn seconds() -> f64 {
-    #[cfg(unix)]
-    {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a valid clock and a valid place for its time.
-        let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-        assert!(status == 0, "a clock of the thread");
-        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-    }
-    #[cfg(not(unix))]
-    {
-        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        START.get_or_init(std::time::Instant::now).elapsed().as_secs_f64()
-    }
-}
-
-/// Seconds of the fastest of several rounds, as other programs can only slow one down.
-fn fastest(mut body: impl FnMut()) -> f64 {
-    body();
-    let start = seconds();
-    body();
-    let calls = (1e-4 / (seconds() - start).max(1e-9)).ceil() as usize;
-    let round = |_| {
-        let start = seconds();
-        (0..calls).for_each(|_| body());
-        (seconds() - start) / calls as f64
-    };
-    (0..200).map(round).fold(f64::INFINITY, f64::min)
-}
-
-fn numbers(count: usize) -> Vec<f32> {
-    (0..count).map(|index| ((index * 2_654_435_761) % 2_001) as f32 / 1_000.0 - 1.0).collect()
-}
-
-/// Steps of the loop that only multiplies and adds.
-const STEPS: usize = 5_000;
-
-/// Operations per second of the instructions for that type, in thousands of millions.
-fn ceiling(kernels: &Kernels, dtype: Dtype) -> f64 {
-    let mut operations = 0;
-    let seconds = fastest(|| operations = kernels.multiply_registers(dtype, STEPS));
-    operations as f64 / seconds / 1e9
-}
+use support::{Alone, ceiling, fastest, numbers};
 
 struct Report {
     class: &'static str,

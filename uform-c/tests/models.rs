@@ -260,6 +260,7 @@ fn a_model_describes_itself() {
     let facts = minilm().describe();
     assert_eq!((facts.architecture, facts.dimensions, facts.layers, facts.heads), ("bert", 384, 6, 12));
     assert_eq!((facts.vocabulary, facts.hidden, facts.special_tokens), (30522, 384, 2));
+    assert_eq!((facts.layers, facts.intermediate), (6, 1536));
     assert_eq!((&facts.pooling[..], facts.normalizes, facts.file_dtype), (&["mean"][..], true, Dtype::F32));
     assert_eq!(tiny("bert-bf16").describe().file_dtype, Dtype::Bf16);
     // What the paper's model has without its pooling head.

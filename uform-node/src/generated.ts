@@ -392,6 +392,8 @@ export interface ModelDescription {
   unreadKeys: string[];
   /** Dimensions of an output row when the options do not choose: fewer where the model's files say so. */
   defaultDimensions: number;
+  /** Dimensions of a token inside a feed-forward block of the encoder. */
+  intermediate: number;
 }
 
 /** One token of a text. */

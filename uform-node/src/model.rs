@@ -45,6 +45,7 @@ pub struct DescribedModel {
     pub heads: f64,
     /// Dimensions of a token inside.
     pub hidden: f64,
+    pub intermediate: f64,
     /// Tokens of the vocabulary.
     pub vocabulary: f64,
     /// Learned numbers.
@@ -78,6 +79,7 @@ impl From<ModelDescription> for DescribedModel {
             layers: description.layers as f64,
             heads: description.heads as f64,
             hidden: description.hidden as f64,
+            intermediate: description.intermediate as f64,
             vocabulary: description.vocabulary as f64,
             parameters: description.parameters as f64,
             weight_bytes: description.weight_bytes as f64,

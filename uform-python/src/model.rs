@@ -235,6 +235,7 @@ impl Model {
         fields.set_item("layers", found.layers)?;
         fields.set_item("heads", found.heads)?;
         fields.set_item("hidden", found.hidden)?;
+        fields.set_item("intermediate", found.intermediate)?;
         fields.set_item("vocabulary", found.vocabulary)?;
         fields.set_item("parameters", found.parameters)?;
         fields.set_item("weight_bytes", found.weight_bytes)?;

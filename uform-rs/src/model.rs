@@ -75,7 +75,7 @@ impl Model {
 
     /// Loads a model into host memory from the files of its directory: pairs of a path inside it, with forward
     /// slashes, and the file's bytes, which are copied as far as needed; or from one file made by [`Model::pack`], under any
-    /// name that ends in `.safetensors`. Otherwise as [`Model::load_ram`].
+    /// name. Otherwise as [`Model::load_ram`].
     pub fn load_ram_from_bytes(
         files: &[(&str, &[u8])],
         executor: &Executor,
@@ -192,6 +192,7 @@ impl Model {
             default_prompt_name: empty,
             unread_keys: empty,
             default_dimensions: 0,
+            intermediate: 0,
         };
         // SAFETY: the handle is live, and the structure says its size.
         call(|error| unsafe { sys::uform_model_describe(self.handle, &mut raw, error) })?;
@@ -216,6 +217,7 @@ impl Model {
             layers: raw.layers,
             heads: raw.heads,
             hidden: raw.hidden,
+            intermediate: raw.intermediate,
             vocabulary: raw.vocabulary,
             parameters: raw.parameters,
             weight_bytes: raw.weight_bytes,
@@ -413,6 +415,8 @@ pub struct ModelDescription {
     pub heads: usize,
     /// Dimensions of a token inside the encoder.
     pub hidden: usize,
+    /// Dimensions of a token inside a feed-forward block of the encoder.
+    pub intermediate: usize,
     /// Tokens of the vocabulary.
     pub vocabulary: usize,
     /// Numbers that were learned.

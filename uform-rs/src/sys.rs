@@ -424,6 +424,8 @@ pub struct uform_model_description_t {
     pub unread_keys: uform_text_t,
     #[doc = " Dimensions of an output row when the options do not choose: fewer where the model's files say so."]
     pub default_dimensions: usize,
+    #[doc = " Dimensions of a token inside a feed-forward block of the encoder."]
+    pub intermediate: usize,
 }
 #[doc = " One token of a text."]
 #[repr(C)]
@@ -450,7 +452,7 @@ unsafe extern "C" {
     ) -> uform_status_t;
 }
 unsafe extern "C" {
-    #[doc = " Loads a model into host memory from the files of its directory, given as bytes, or from one file made by\n `uform_model_pack`, under any name that ends in \".safetensors\". They are copied as far as needed and not kept.\n Otherwise as `uform_model_load_ram`.\n\n Thread safety: any thread, while no other thread uses the executor."]
+    #[doc = " Loads a model into host memory from the files of its directory, given as bytes, or from one file made by\n `uform_model_pack`, under any name. They are copied as far as needed and not kept.\n Otherwise as `uform_model_load_ram`.\n\n Thread safety: any thread, while no other thread uses the executor."]
     pub fn uform_model_load_ram_from_bytes(
         files: *const uform_file_t,
         files_count: usize,

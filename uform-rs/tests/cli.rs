@@ -137,6 +137,9 @@ fn lines_of_json_hold_the_same_numbers() {
 
     let table = "id,body\n1,\"the cat and the dog\"\n2,\n3,naïve 漢字\n";
     check(&succeeds(&["embed", &model(), &folder.file("a.csv", table), "--column", "body"]));
+    let named_text = table.replace("body", "text");
+    check(&succeeds(&["embed", &model(), &folder.file("b.csv", &named_text)]));
+    fails(&["embed", &model(), &folder.file("c.csv", table)], 2, &["--column", "id, body"]);
 
     let mut child = command(&["embed", &model(), "-", "-q", "--output-format", "jsonl"])
         .stdin(Stdio::piped())
@@ -148,6 +151,9 @@ fn lines_of_json_hold_the_same_numbers() {
 
     let output = folder.path("out.jsonl");
     succeeds(&["embed", &model(), &folder.file("b.txt", &TEXTS.join("\n")), "--output", &output]);
+    let table = folder.path("out.csv");
+    fails(&["embed", &model(), &folder.path("b.txt"), "--output", &table], 2, &[".jsonl", "--output-format"]);
+    assert!(!Path::new(&table).exists());
     check(&fs::read_to_string(output).unwrap());
 
     for dtype in ["f16", "bf16", "i8", "u8", "b1"] {
@@ -196,7 +202,7 @@ fn what_was_read_before_a_bad_line_is_written() {
     let input = folder.path("a.txt");
     fs::write(&input, b"one\ntwo\n\xff\xfe\nfour\n").unwrap();
     let output = folder.path("out.npy");
-    fails(&["embed", &model(), &input, "-o", &output, "--batch", "1"], 1, &["a.txt:3"]);
+    fails(&["embed", &model(), &input, "-o", &output, "--batch", "1"], 1, &["a.txt:3", "before it: 2"]);
     let (header, elements) = npy(&output);
     assert!(header.contains("(2, 32)"), "{header}");
     assert_eq!(elements.len(), 2 * 128);

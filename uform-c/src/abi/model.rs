@@ -134,9 +134,11 @@ pub struct uform_model_description_t {
     pub unread_keys: uform_text_t,
     /// Dimensions of an output row when the options do not choose: fewer where the model's files say so.
     pub default_dimensions: usize,
+    /// Dimensions of a token inside a feed-forward block of the encoder.
+    pub intermediate: usize,
 }
 
-options::sized!(uform_model_description_t: size, residency, precision, file_dtype, normalized, dimensions, token_limit, layers, heads, hidden, vocabulary, parameters, weight_bytes, architecture, pooling, similarity, prompt_names, default_prompt_name, unread_keys, default_dimensions);
+options::sized!(uform_model_description_t: size, residency, precision, file_dtype, normalized, dimensions, token_limit, layers, heads, hidden, vocabulary, parameters, weight_bytes, architecture, pooling, similarity, prompt_names, default_prompt_name, unread_keys, default_dimensions, intermediate);
 
 /// One token of a text.
 #[repr(C)]
@@ -244,7 +246,7 @@ pub(super) unsafe fn path_of<'call>(text: &uform_text_t, name: &str) -> Result<&
 }
 
 /// Loads a model into host memory from the files of its directory, given as bytes, or from one file made by
-/// `uform_model_pack`, under any name that ends in ".safetensors". They are copied as far as needed and not kept.
+/// `uform_model_pack`, under any name. They are copied as far as needed and not kept.
 /// Otherwise as `uform_model_load_ram`.
 ///
 /// Thread safety: any thread, while no other thread uses the executor.
@@ -344,6 +346,7 @@ pub unsafe extern "C" fn uform_model_describe(
                     default_prompt_name: borrowed(description.default_prompt.as_deref().unwrap_or("")),
                     unread_keys: borrowed(&texts.unread_keys),
                     default_dimensions: description.default_dimensions,
+                    intermediate: description.intermediate,
                 },
             )
         })

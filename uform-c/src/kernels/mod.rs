@@ -11,6 +11,7 @@ pub mod attention;
 pub mod gemm;
 pub mod norm;
 pub mod pool;
+pub mod rotary;
 pub mod simd;
 pub mod softmax;
 
@@ -28,7 +29,9 @@ pub struct Kernels {
     softmax_block: softmax::BlockFunction,
     divide: softmax::DivideFunction,
     layer_norm: norm::LayerNormFunction,
+    rms_norm: norm::RmsNormFunction,
     normalize: norm::NormalizeFunction,
+    rotate: rotary::RotateFunction,
     pool: pool::PoolFunction,
 }
 
@@ -144,7 +147,9 @@ impl Kernels {
             softmax_block: softmax::block::<V>,
             divide: softmax::divide::<V>,
             layer_norm: norm::layer_norm::<V>,
+            rms_norm: norm::rms_norm::<V>,
             normalize: norm::normalize::<V>,
+            rotate: rotary::rotate::<V>,
             pool: pool::pool::<V>,
         }
     }

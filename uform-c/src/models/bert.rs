@@ -4,11 +4,8 @@
 //! pooling heads; "BERT: Pre-training of Deep Bidirectional Transformers", arXiv:1810.04805. Rows are ragged: the tokens
 //! of all texts of a block stand one behind the other, and attention keeps to the text of its own.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::base::{Dtype, Matrix, MatrixMut, Result, err};
-use crate::executors::{Context, Team};
+use crate::executors::Context;
 use crate::kernels::activation::Activation;
 use crate::kernels::attention::{attention_scratch_len, packed_head_len};
 use crate::ops::attention::attention;
@@ -17,6 +14,7 @@ use crate::ops::linear::{Linear, Packing};
 use crate::ops::norm::layer_norm;
 
 use super::config::{Positions, Shape};
+use super::loading::{Loading, Part, Slot};
 use super::tensors::{Table, Tensors};
 use super::weights::Map;
 
@@ -265,34 +263,6 @@ impl Reader<'_> {
     }
 }
 
-impl Reader<'_> {
-    /// All layers, each by one thread. After the first error no further layer is begun.
-    fn layers(
-        &self,
-        layout: &Layout,
-        team: &dyn Team,
-        progress: &(dyn Fn() -> Result<()> + Sync),
-    ) -> Result<Vec<Layer>> {
-        let slots: Vec<Mutex<Option<Result<Layer>>>> =
-            (0..self.shape.layers).map(|_| Mutex::default()).collect();
-        let failed = AtomicBool::new(false);
-        team.run(slots.len(), &|thread, index| {
-            if failed.load(Ordering::Relaxed) {
-                return;
-            }
-            let layer = self.layer(layout, index);
-            let layer =
-                layer.and_then(|layer| if thread == 0 { progress().map(|()| layer) } else { Ok(layer) });
-            failed.fetch_or(layer.is_err(), Ordering::Relaxed);
-            *slots[index].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(layer);
-        })?;
-        let read = slots
-            .into_iter()
-            .filter_map(|slot| slot.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        read.collect()
-    }
-}
-
 /// The prefix under which the tensors stand: none, that of a model with a head, or that of a saved module of
 /// sentence-transformers.
 fn find_prefix(tensors: &Tensors, layout: &Layout) -> Result<&'static str> {
@@ -316,29 +286,34 @@ pub(super) fn contents(shape: &Shape, layout: &Layout, tensors: &Tensors, dtype:
 }
 
 impl Encoder {
-    /// Reads the weights, the layers on the threads of `team` and their matrices in
-    /// `dtype`. Weights are spread over `domains`.
-    /// `progress` is called on the calling thread whenever a part is done.
+    /// Reads the weights, their matrices in `dtype`, and `beside` them something that takes long.
     pub(super) fn read(
         shape: Shape,
         layout: &'static Layout,
         tensors: &Tensors,
         dtype: Dtype,
-        team: &dyn Team,
-        domains: &[i32],
-        progress: &(dyn Fn() -> Result<()> + Sync),
+        loading: &Loading,
+        beside: Part,
     ) -> Result<Self> {
-        let reader = Reader { tensors, prefix: find_prefix(tensors, layout)?, shape: &shape, dtype, domains };
-        progress()?;
-        let words = reader.table("embeddings.word_embeddings", shape.vocabulary)?;
+        let prefix = find_prefix(tensors, layout)?;
+        let reader = Reader { tensors, prefix, shape: &shape, dtype, domains: loading.domains };
+        (loading.progress)()?;
         let positions = reader.table("embeddings.position_embeddings", shape.position_rows)?;
         let types = match layout.token_types {
             true => Some(reader.table("embeddings.token_type_embeddings", shape.token_types)?),
             false => None,
         };
         let norm = reader.norm("embeddings.LayerNorm")?;
-        progress()?;
-        let layers = reader.layers(layout, team, progress)?;
+        let (words, layers): (_, Vec<_>) = (Slot::new(), (0..shape.layers).map(|_| Slot::new()).collect());
+        let reader = &reader;
+        let read_words = || words.fill(reader.table("embeddings.word_embeddings", shape.vocabulary));
+        let slots = layers.iter().enumerate();
+        let read_layers: Vec<_> =
+            slots.map(|(index, slot)| move || slot.fill(reader.layer(layout, index))).collect();
+        let mut parts: Vec<Part> = vec![beside, &read_words];
+        parts.extend(read_layers.iter().map(|read| read as Part));
+        loading.read(&parts)?;
+        let (words, layers) = (words.take(), layers.into_iter().map(Slot::take).collect());
         Ok(Self { dtype, words, positions, types, norm, layers, shape })
     }
 

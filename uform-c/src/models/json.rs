@@ -1,17 +1,17 @@
 //! Reading JSON configurations by key, with errors that name file and key, and a record of the keys nobody asked for.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
 
 use crate::base::{Result, err};
 
-/// The object at the top of one JSON file, or one nested in it.
+/// The object at the top of one JSON file, or one nested in it, with its keys in alphabetical order.
 pub(super) struct Keys {
     file: String,
     values: Map<String, Value>,
-    read: RefCell<BTreeSet<String>>,
+    read: Mutex<BTreeSet<String>>,
 }
 
 /// What kind of JSON value it is, for messages.
@@ -44,6 +44,10 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<Value> {
 }
 
 impl Keys {
+    fn read(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Parses the bytes of `file`, which must hold one JSON object.
     pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<Self> {
         Self::of(file, parse(file, bytes)?)
@@ -52,14 +56,17 @@ impl Keys {
     /// Takes a parsed value, which must be an object; `file` names where it stands.
     pub(super) fn of(file: &str, value: Value) -> Result<Self> {
         match value {
-            Value::Object(values) => Ok(Self { file: file.to_owned(), values, read: RefCell::default() }),
+            Value::Object(mut values) => {
+                values.sort_keys();
+                Ok(Self { file: file.to_owned(), values, read: Mutex::default() })
+            }
             other => err!(CorruptData, "{file}: expected an object, found {}", kind(&other)),
         }
     }
 
     /// An object without keys, for a file that may be missing and is.
     pub(super) fn empty(file: &str) -> Self {
-        Self { file: file.to_owned(), values: Map::new(), read: RefCell::default() }
+        Self { file: file.to_owned(), values: Map::new(), read: Mutex::default() }
     }
 
     /// The file it stands in.
@@ -69,7 +76,7 @@ impl Keys {
 
     /// The value of that key; null counts as missing.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
-        self.read.borrow_mut().insert(key.to_owned());
+        self.read().insert(key.to_owned());
         self.values.get(key).filter(|value| !value.is_null())
     }
 
@@ -153,7 +160,7 @@ impl Keys {
 
     /// The keys that were there and that nobody asked for, as `file: key`.
     pub(super) fn unread(&self) -> Vec<String> {
-        let read = self.read.borrow();
+        let read = self.read();
         let left = self.values.keys().filter(|key| !read.contains(*key));
         left.map(|key| format!("{}: {key}", self.file)).collect()
     }

@@ -1,6 +1,7 @@
 //! Layer 5: models from files to vectors.
 //!
 //! `source` and `hub` find files, `header`, `packed`, `json`, `tensors` and `weights` read them, and `pack` writes them;
+//! `loading` shares them among threads;
 //! `config`, `modules`, `prompts` and `limit` say what they mean, `tokenizer_file` bounds what a tokenizer may ask for,
 //! `pieces` cuts long texts, `tokenizer` and `text` make token ids, `bert` is an
 //! architecture and `registry` lists them, `embed` is the main job, `blocks` cuts rows into blocks, `compute` gives those
@@ -16,6 +17,7 @@ mod header;
 mod hub;
 mod json;
 mod limit;
+mod loading;
 mod model;
 mod modules;
 mod output;

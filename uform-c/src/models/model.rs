@@ -14,6 +14,7 @@ use super::bert::Encoder;
 use super::config::Shape;
 use super::finish::Finish;
 use super::json::Keys;
+use super::loading::{Loading, Slot};
 use super::modules::Plan;
 use super::prompts::Prompts;
 use super::registry;
@@ -145,6 +146,8 @@ pub struct Description {
     pub layers: usize,
     /// Elements of the vector of a token.
     pub hidden: usize,
+    /// Elements of it inside a feed-forward block.
+    pub intermediate: usize,
     /// Heads of its attention.
     pub heads: usize,
     /// The ways of pooling, by their names in sentence-transformers.
@@ -306,8 +309,12 @@ impl Model {
         let told = || report(tensors.taken_bytes());
         let dtype = options.dtype(tensors, class)?;
         let (shape, layout) = (opened.shape.clone(), opened.architecture.layout);
-        let encoder = Encoder::read(shape, layout, tensors, dtype, team, domains, &told)?;
-        let around = opened.surroundings(&files, options.reading, domains)?;
+        let loading = Loading { team, domains, progress: &told };
+        let around = Slot::new();
+        // A large tokenizer takes as long as the weights.
+        let beside = || around.fill(opened.surroundings(&files, options.reading, domains));
+        let encoder = Encoder::read(shape, layout, tensors, dtype, &loading, &beside)?;
+        let around = around.take();
         let Surroundings { tokenizer, prompts, finish, default_dimensions, .. } = around;
         let description = Description {
             architecture: opened.architecture.model_type,
@@ -318,6 +325,7 @@ impl Model {
             vocabulary: encoder.shape().vocabulary,
             layers: encoder.shape().layers,
             hidden: encoder.shape().hidden,
+            intermediate: encoder.shape().intermediate,
             heads: encoder.shape().heads,
             pooling: finish.pooling.names(),
             normalizes: finish.normalizes(),

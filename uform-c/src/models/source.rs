@@ -38,7 +38,7 @@ pub enum Source<'a> {
     /// that path, a name such as `sentence-transformers/all-MiniLM-L6-v2` in the local Hugging Face cache.
     Path(&'a Path),
     /// The files of a model directory by their path inside it, as `1_Pooling/config.json`, with their bytes; or one packed
-    /// file under any name that ends in `.safetensors`.
+    /// file under any name.
     Files(&'a [(&'a str, &'a [u8])]),
 }
 
@@ -101,11 +101,13 @@ impl<'a> Files<'a> {
                         return err!(InvalidArgument, "expected each file once, found {name:?} twice");
                     }
                 }
-                if let [(name, bytes)] = files
-                    && name.ends_with(SUFFIX)
-                    && let Some(packed) = Packed::find(name, Place::Bytes(bytes))?
-                {
-                    return Ok(Self::Packed(Box::new(packed)));
+                if let [(name, bytes)] = files {
+                    match Packed::find(name, Place::Bytes(bytes)) {
+                        Ok(Some(packed)) => return Ok(Self::Packed(Box::new(packed))),
+                        Err(error) if name.ends_with(SUFFIX) => return Err(error),
+                        // Some other file of a directory.
+                        Ok(None) | Err(_) => {}
+                    }
                 }
                 Ok(Self::Memory(files))
             }

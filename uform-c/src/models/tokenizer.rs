@@ -403,7 +403,13 @@ fn check_added_tokens(library: &Library, config: &Keys) -> Result<()> {
 /// The text of one row, or the error that its bytes are no UTF-8.
 pub(super) fn utf8(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| {
-        let message = format!("expected UTF-8, found another byte at {}", error.valid_up_to());
+        let place = error.valid_up_to();
+        // Languages whose strings are UTF-16 or code points hand one over in this form.
+        let found = match bytes[place..] {
+            [0xed, 0xa0..=0xbf, ..] => "a lone surrogate",
+            _ => "another byte",
+        };
+        let message = format!("expected UTF-8, found {found} at {place}");
         Error::new(Status::InvalidArgument, message)
     })
 }
@@ -484,6 +490,10 @@ mod tests {
             assert!(error.message.starts_with("tokenizer_config.json: "), "{config}: {error}");
         }
         assert_eq!(utf8(b"ab\xff").unwrap_err().message, "expected UTF-8, found another byte at 2");
+        assert_eq!(
+            utf8(b"a\xed\xa0\x80").unwrap_err().message,
+            "expected UTF-8, found a lone surrogate at 1"
+        );
         let limit = Limit { tokens: 1, key: "sentence_bert_config.json: max_seq_length".to_owned() };
         let error = read("bert-tiny", "{}", false).unwrap().set_limit(&limit).unwrap_err();
         assert_eq!(

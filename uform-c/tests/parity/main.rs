@@ -3,5 +3,6 @@
 
 mod attention;
 mod gemm;
+mod rotary;
 mod rows;
 mod support;

@@ -167,6 +167,39 @@ fn layer_norm_matches_f64() {
 }
 
 #[test]
+fn rms_norm_matches_f64() {
+    for class in classes() {
+        for width in WIDTHS {
+            let (rows, epsilon) = (4, 1e-5f32);
+            let mut input = Guarded::filled(width as u64, rows, width, 3);
+            input.view_mut().row_mut(1).fill(0.0);
+            input.view_mut().row_mut(2)[width / 2] = f32::NAN;
+            let weight = numbers(2, width);
+            let mut output = Guarded::new(rows, width, 1);
+            class.kernels.rms_norm(input.view(), &weight, epsilon, output.view_mut());
+            output.check("rms norm");
+            assert!(output.view().row(1).iter().all(|&value| value == 0.0), "{}: a row of zeros", class.name);
+            assert!(
+                output.view().row(2).iter().all(|value| value.is_nan()),
+                "{}: a row with NaN",
+                class.name
+            );
+            for row in [0, 3] {
+                let values: Vec<f64> = input.view().row(row).iter().map(|&value| f64::from(value)).collect();
+                let square = values.iter().map(|value| value * value).sum::<f64>() / width as f64;
+                let root = (square + f64::from(epsilon)).sqrt();
+                for (column, &found) in output.view().row(row).iter().enumerate() {
+                    let expected = values[column] / root * f64::from(weight[column]);
+                    let error = (f64::from(found) - expected).abs();
+                    let limit = class.tolerance("rms norm") * expected.abs();
+                    assert!(error <= limit, "{}: width {width}: {found} for {expected}", class.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn rows_that_are_constant_or_not_finite_stay_defined() {
     for class in classes() {
         let mut input = Guarded::filled(4, 3, 70, 0);

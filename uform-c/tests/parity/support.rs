@@ -24,6 +24,8 @@ pub(crate) const TOLERANCES: &[Tolerance] = &[
     // Weights that sum to one and values within ±2, all with relative errors of 2⁻⁹, and scores with those of their sums.
     Tolerance { family: "attention in bf16", serial: 4e-2, others: 4e-2 },
     Tolerance { family: "layer norm", serial: 2e-6, others: 2e-6 },
+    Tolerance { family: "rms norm", serial: 1e-6, others: 1e-6 },
+    Tolerance { family: "rotary", serial: 1.5e-7, others: 1.2e-7 },
     Tolerance { family: "normalize", serial: 4e-7, others: 4e-7 },
     Tolerance { family: "softmax", serial: 1.5e-6, others: 1.5e-6 },
     Tolerance { family: "pool", serial: 1e-6, others: 1e-6 },

@@ -355,6 +355,8 @@ class ModelDescription:
     """Keys of the configuration files that have no influence here, as "file: key"."""
     default_dimensions: int
     """Dimensions of an output row when the options do not choose: fewer where the model's files say so."""
+    intermediate: int
+    """Dimensions of a token inside a feed-forward block of the encoder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,11 @@ class Model(Verbs):
         progress: Callable[[int, int], object] | None = None,
     ) -> Self:
         """Loads a model into RAM from the files of its directory: a mapping from names, like "1_Pooling/config.json", to
-        bytes or other buffers; or from one file made by `pack`, under any name that ends in ".safetensors". They are copied as
-        far as needed and not kept. Otherwise as `load_ram`."""
+        bytes or other buffers; or from one file made by `pack`, under any name. They are copied as far as needed and not kept.
+        Otherwise as `load_ram`."""
+        if not isinstance(files, Mapping):
+            found = type(files).__name__
+            raise TypeError(f"files: expected a mapping from names of files to their bytes, found {found}")
         raw = loading(precision=precision, reading=reading, memory_domains=memory_domains, cpu_class=cpu_class)
         try:
             named = [(unicode(name, f"files[{name!r}]"), buffer) for name, buffer in files.items()]

@@ -1,8 +1,8 @@
-//! Norms of rows: layer normalization and scaling to unit length.
+//! Norms of rows: layer normalization, that by the root of the mean square, and scaling to unit length.
 //!
 //! Contract: a row of the output depends on its row of the input alone. Layer normalization takes the mean, then the mean
 //! of the squared differences from it (two passes, never `E[x²] - E[x]²`, which cancels), as `torch.nn.LayerNorm` defines
-//! it; `normalize` divides by the greater of the Euclidean norm and 10⁻¹², as `torch.nn.functional.normalize`.
+//! it; the root mean square is that of `torch.nn.RMSNorm` (Zhang and Sennrich, arXiv:1910.07467); `normalize` divides by the greater of the Euclidean norm and 10⁻¹², as `torch.nn.functional.normalize`.
 //!
 //! Numerical notes: sums are in f32 in four accumulators of a vector each, so in an order that the class and the width
 //! decide. Relative errors are some units in the last place for widths up to thousands. A NaN or infinity makes its row NaN.
@@ -16,6 +16,9 @@ use super::simd::{Kernel, Vector};
 
 /// Normalizes rows. Callers promise that the machine has the instructions and that all shapes agree.
 pub(super) type LayerNormFunction = unsafe fn(Matrix<f32>, &[f32], &[f32], f32, MatrixMut<f32>);
+
+/// Divides rows by the root of their mean square. Callers promise that the machine has the instructions and that all shapes agree.
+pub(super) type RmsNormFunction = unsafe fn(Matrix<f32>, &[f32], f32, MatrixMut<f32>);
 
 /// Scales rows to unit length. Callers promise that the machine has the instructions.
 pub(super) type NormalizeFunction = unsafe fn(MatrixMut<f32>);
@@ -97,6 +100,51 @@ impl Kernel for LayerNormKernel<'_> {
     }
 }
 
+/// [`RmsNormFunction`] for an instruction set.
+///
+/// # Safety
+/// See [`RmsNormFunction`].
+pub(super) unsafe fn rms_norm<V: Vector>(
+    input: Matrix<f32>,
+    weight: &[f32],
+    epsilon: f32,
+    output: MatrixMut<f32>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { V::run(RmsNormKernel { input, weight, epsilon, output }) }
+}
+
+struct RmsNormKernel<'a> {
+    input: Matrix<'a, f32>,
+    weight: &'a [f32],
+    epsilon: f32,
+    output: MatrixMut<'a, f32>,
+}
+
+impl Kernel for RmsNormKernel<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector>(mut self) {
+        let width = self.input.columns();
+        let weight = self.weight.as_ptr();
+        for row in 0..self.input.rows() {
+            let (from, to) = (self.input.row(row).as_ptr(), self.output.row_mut(row).as_mut_ptr());
+            // SAFETY: rows and weight have `width` floats, and `column` stays below that.
+            unsafe {
+                let square = sum::<V, true>(from, width, 0.0) / width as f32;
+                let scale = V::splat(1.0 / (square + self.epsilon).sqrt());
+                for column in (0..width).step_by(V::LANES) {
+                    let left = width - column;
+                    let value = V::load_up_to(from.add(column), left, scale) * scale;
+                    let weight = V::load_up_to(weight.add(column), left, scale);
+                    (value * weight).store_up_to(to.add(column), left);
+                }
+            }
+        }
+    }
+}
+
 /// [`NormalizeFunction`] for an instruction set.
 ///
 /// # Safety
@@ -151,6 +199,18 @@ impl Kernels {
         );
         // SAFETY: kernels of a class exist only where its instructions do, and the shapes agree.
         unsafe { (self.layer_norm)(input, weight, bias, epsilon, output) }
+    }
+
+    /// Writes x / √(mean of x² + ε) · weight of each row of `input` to the same row of `output`. Panics when shapes
+    /// contradict each other: they are computed by us, never by users.
+    pub fn rms_norm(&self, input: Matrix<f32>, weight: &[f32], epsilon: f32, output: MatrixMut<f32>) {
+        assert!(
+            (input.rows(), input.columns()) == (output.rows(), output.columns()),
+            "output of another shape"
+        );
+        assert!(weight.len() == input.columns(), "weight of another length");
+        // SAFETY: kernels of a class exist only where its instructions do, and the shapes agree.
+        unsafe { (self.rms_norm)(input, weight, epsilon, output) }
     }
 
     /// Divides each row by its Euclidean norm, or by 10⁻¹² where that is greater.

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use uform::{EmbedOptions, Executor, Length, Model, Mood};
+use uform::{EmbedOptions, Executor, Length, Model, ModelDescription, Mood, Precision};
 
+use super::ceilings;
 use super::failure::{Failure, Outcome};
 use super::say;
 use super::setup::{Place, interruption};
@@ -15,13 +16,16 @@ use super::setup::{Place, interruption};
 ///
 /// For each number of threads: the time of one short query, and texts per second on texts of mixed length (4 to 128
 /// tokens) and on long ones (256 tokens), in batches. Texts are made of common words, the same in every run.
+///
+/// The ceiling is what that many threads multiply and add at most in the model's precision, measured by a loop in registers. The
+/// share of it is that of the matmuls and of attention over the whole time, tokenizing included.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The model
     model: PathBuf,
     /// Numbers of threads to measure, like 1,2,4; by default one, and 7/8 of the cores
-    #[arg(long = "counts", value_name = "N,…", value_delimiter = ',')]
-    counts: Vec<usize>,
+    #[arg(long = "counts", value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    counts: Vec<u32>,
     /// Seconds for each figure
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
@@ -45,15 +49,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome<()> {
     drop(executor);
     let mut counts = arguments.counts.clone();
     if counts.is_empty() {
-        counts = vec![1, default];
+        counts = vec![1, default as u32];
         counts.dedup();
     }
     let texts = Texts::new(&model)?;
     let class = class.map_or(String::new(), |class| class.to_string());
     say::line(format_args!("{} on {class}, batches of {}", arguments.model.display(), arguments.batch))?;
-    say::line("threads  query median  query p99   mixed texts/s  long texts/s  tokens/s")?;
+    say::line(
+        "threads  query median  query p99   mixed texts/s  long texts/s  tokens/s  ceiling      query  mixed   long",
+    )?;
+    let about = model.describe()?;
     for threads in counts {
-        let executor = arguments.place.executor(threads)?;
+        let executor = arguments.place.executor(threads as usize)?;
         executor.drain(Mood::Spinning)?;
         let bench =
             Bench { model: &model, executor: &executor, budget: Duration::from_secs_f64(arguments.seconds) };
@@ -61,10 +68,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome<()> {
         let batch = arguments.batch as usize;
         let mixed = bench.rate(&texts.mixed, batch)?;
         let long = bench.rate(&texts.long, batch)?;
-        let tokens = mixed * texts.mixed_tokens as f64 / texts.mixed.len() as f64;
+        let tokens = mixed * texts.mixed_tokens.iter().sum::<usize>() as f64 / texts.mixed.len() as f64;
         let threads = executor.describe()?.threads;
+        let ceiling = ceiling(about.precision, threads);
+        let share = |tokens: &[usize], texts_per_second: f64| match ceiling {
+            Some(ceiling) => {
+                format!("{:.0} %", 100.0 * operations(&about, tokens) * texts_per_second / ceiling)
+            }
+            None => "unknown".to_owned(),
+        };
         say::line(format_args!(
-            "{threads:>7}  {median:>9.3} ms  {worst:>6.3} ms  {mixed:>13.1}  {long:>12.1}  {tokens:>8.0}"
+            "{threads:>7}  {median:>9.3} ms  {worst:>6.3} ms  {mixed:>13.1}  {long:>12.1}  {tokens:>8.0}  {:<11}  {:>5}  {:>5}  {:>5}",
+            ceiling.map_or("unknown".to_owned(), |ceiling| format!("{:.0} Gop/s", ceiling / 1e9)),
+            share(&texts.query_tokens, 1e3 / median),
+            share(&texts.mixed_tokens, mixed),
+            share(&texts.long_tokens, long),
         ))?;
         if interrupted.load(Ordering::SeqCst) {
             return Err(Failure::Interrupted((texts.mixed.len() + texts.long.len()) as u64));
@@ -118,12 +136,35 @@ impl Bench<'_> {
     }
 }
 
-/// What is embedded.
+/// Operations per second of that many threads, where they can be measured. A type that the processor has no instructions for is
+/// widened to f32.
+fn ceiling(precision: Precision, threads: usize) -> Option<f64> {
+    let [(_, f32), (_, bf16), (_, i8)] = ceilings::measure(threads);
+    match precision {
+        Precision::Bf16 => bf16.or(f32),
+        Precision::I8 => i8,
+        _ => f32,
+    }
+}
+
+/// Multiplications and additions of a text's matmuls and attention, on average over texts of so many tokens each.
+fn operations(model: &ModelDescription, tokens: &[usize]) -> f64 {
+    let (hidden, intermediate) = (model.hidden as f64, model.intermediate as f64);
+    let of_text = |tokens: f64| {
+        let weights = 4.0 * hidden * hidden + 2.0 * hidden * intermediate;
+        2.0 * model.layers as f64 * tokens * (weights + 2.0 * tokens * hidden)
+    };
+    tokens.iter().map(|tokens| of_text(*tokens as f64)).sum::<f64>() / tokens.len() as f64
+}
+
+/// What is embedded, with the number of tokens of each text.
 struct Texts {
     query: String,
+    query_tokens: Vec<usize>,
     mixed: Vec<String>,
-    mixed_tokens: u64,
+    mixed_tokens: Vec<usize>,
     long: Vec<String>,
+    long_tokens: Vec<usize>,
 }
 
 const WORDS: &str = "the of and to in a is that for it as was with be by on not he his but at are this have from or had \
@@ -141,8 +182,12 @@ impl Texts {
         let mut text = |tokens: usize| cut(model, &words(&mut random, tokens), tokens.min(limit));
         let mixed = mixed_lengths.iter().map(|tokens| text(*tokens)).collect::<Outcome<Vec<_>>>()?;
         let long = (0..256).map(|_| text(256)).collect::<Outcome<Vec<_>>>()?;
-        let mixed_tokens = mixed_lengths.iter().map(|tokens| (*tokens).min(limit) as u64).sum();
-        Ok(Self { query: "how to bake bread at home".to_owned(), mixed, mixed_tokens, long })
+        let query = "how to bake bread at home".to_owned();
+        let count = |text: &String| Ok(model.tokenize(text, &EmbedOptions::default())?.len());
+        let counts = |texts: &[String]| texts.iter().map(count).collect::<Outcome<Vec<_>>>();
+        let (query_tokens, mixed_tokens, long_tokens) =
+            (vec![count(&query)?], counts(&mixed)?, counts(&long)?);
+        Ok(Self { query, query_tokens, mixed, mixed_tokens, long, long_tokens })
     }
 }
 

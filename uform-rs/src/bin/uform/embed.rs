@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Where vectors go; "-" or none is stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Format of the output; by default npy for a name that ends so, else jsonl
+    /// Format of the output; by default that of the name's ending, npy or jsonl
     #[arg(long, value_name = "FORMAT")]
     output_format: Option<write::Format>,
     /// Format of the input; by default that of each name's ending, else text
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Field of JSON lines that is the text
     #[arg(long, default_value = "text", value_name = "NAME")]
     field: String,
-    /// Column of CSV that is the text; needless if there is only one
+    /// Column of CSV that is the text; by default the only one, or "text"
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
     /// Type of the elements: f32, f16, bf16, i8, u8 or b1 (eight to a byte, first dimension in the highest bit)
@@ -89,7 +89,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome<()> {
         quiet: arguments.quiet,
     };
     let start = Instant::now();
-    let count = pipeline.run(texts, |_, rows| output.write(&rows))?;
+    let mut written = 0;
+    let count = pipeline
+        .run(texts, |_, rows| {
+            written += rows.rows();
+            output.write(&rows)
+        })
+        .map_err(|failure| failure.after(written))?;
     if !arguments.quiet {
         let seconds = start.elapsed().as_secs_f64();
         let cut = match count.truncated {

@@ -51,6 +51,16 @@ impl Failure {
         Self::Failed(format!("{what}: {why}"))
     }
 
+    /// The same, when so many texts had been written before.
+    pub(crate) fn after(self, written: usize) -> Self {
+        match self {
+            Self::Failed(sentence) if written > 0 => {
+                Self::Failed(format!("{sentence}; texts written before it: {written}"))
+            }
+            other => other,
+        }
+    }
+
     /// The failure of writing to an output.
     pub(crate) fn writing(name: &str, error: &io::Error) -> Self {
         match error.kind() {

@@ -67,6 +67,7 @@ fn of_model(model: &ModelDescription) -> Facts {
         ("layers", json!(model.layers)),
         ("heads", json!(model.heads)),
         ("hidden", json!(model.hidden)),
+        ("intermediate", json!(model.intermediate)),
         ("vocabulary", json!(model.vocabulary)),
         ("parameters", json!(model.parameters)),
         ("weight_bytes", json!(model.weight_bytes)),

@@ -1,6 +1,7 @@
 //! The program `uform`: embeds files of text, finds nearest neighbours, and says what models and machines can do.
 
 mod bench;
+mod ceilings;
 mod embed;
 mod failure;
 mod info;

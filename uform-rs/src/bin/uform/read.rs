@@ -29,7 +29,7 @@ pub(crate) struct Source {
     pub(crate) format: Option<Format>,
     /// The field of a JSON object that is the text.
     pub(crate) field: String,
-    /// The column of CSV that is the text, `None` if there is only one.
+    /// The column of CSV that is the text; `None` for the only one, or the one named so.
     pub(crate) column: Option<String>,
 }
 
@@ -139,9 +139,9 @@ fn column(name: String, input: impl Read + 'static, wanted: Option<&str>) -> Out
             Failure::Usage(format!("{name}: there is no column {wanted:?}; expected one of {listed}"))
         })?,
         None if headers.len() == 1 => 0,
-        None => {
-            return Err(Failure::Usage(format!("{name}: choose a column with --column: one of {listed}")));
-        }
+        None => headers.iter().position(|header| header == "text").ok_or_else(|| {
+            Failure::Usage(format!("{name}: choose a column with --column: one of {listed}"))
+        })?,
     };
     Ok(Box::new(reader.into_records().map(move |record| {
         // The reader refuses records of another length than the header.

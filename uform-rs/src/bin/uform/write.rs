@@ -30,11 +30,11 @@ impl Output {
     /// Opens the output; without a path, or for "-", it is stdout.
     pub(crate) fn open(path: Option<&PathBuf>, format: Option<Format>) -> Outcome<Self> {
         let path = path.filter(|path| path.as_os_str() != "-");
-        let by_name = match path.and_then(|path| path.extension()).is_some_and(|ending| ending == "npy") {
-            true => Format::Npy,
-            false => Format::Jsonl,
+        let format = match format {
+            Some(format) => format,
+            None => by_name(path)?,
         };
-        match (format.unwrap_or(by_name), path) {
+        match (format, path) {
             (Format::Npy, Some(path)) => Ok(Self::Npy(Npy::create(path)?)),
             (Format::Npy, None) => {
                 Err(Failure::Usage("an array cannot go to stdout: name a file with --output".to_owned()))
@@ -53,6 +53,19 @@ impl Output {
             Self::Npy(npy) => npy.file.append(rows).map_err(|error| Failure::writing(&npy.name, &error)),
             Self::Jsonl(jsonl) => jsonl.append(rows).map_err(|error| Failure::writing(&jsonl.name, &error)),
         }
+    }
+}
+
+/// The format that the ending of a name says; JSON lines where there is no name or no ending.
+fn by_name(path: Option<&PathBuf>) -> Outcome<Format> {
+    let ending = path.and_then(|path| path.extension()).map(|ending| ending.to_string_lossy());
+    match (ending.as_deref(), path) {
+        (Some("npy"), _) => Ok(Format::Npy),
+        (None | Some("jsonl" | "ndjson"), _) | (_, None) => Ok(Format::Jsonl),
+        (Some(_), Some(path)) => Err(Failure::Usage(format!(
+            "{}: expected a name that ends in .npy or .jsonl, or a format with --output-format",
+            path.display()
+        ))),
     }
 }
 
