@@ -5,9 +5,9 @@
 //! is left of k beyond whole tiles is copied and filled up with steps of zeros; of a tile with more rows than are there, these alone
 //! are copied. So every element is the same sum whatever stands beside it: blocks of 16 words of k from the first one on.
 //!
-//! Why few rows take the same road: that TDPBF16PS and VDPBF16PS give the same bits is not documented, and a tile of one row
-//! reads weights as fast as memory beyond the first-level cache gives them. Why shapes are set once a product and not
-//! for its last rows: LDTILECFG empties all tiles, and costs as much as some products of them.
+//! Why few rows take the same road: TDPBF16PS and VDPBF16PS sum in different orders, and tiles ask for weights about as fast as
+//! memory beyond the first-level cache gives them. Why shapes are set once a product and not for its last rows:
+//! LDTILECFG empties all tiles.
 
 use std::mem::MaybeUninit;
 
