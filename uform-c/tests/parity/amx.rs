@@ -40,15 +40,23 @@ fn one_sum(sum: u32, row: &[u32], column: &[u32], dot: impl Fn()) -> u32 {
     found[0]
 }
 
-// SAFETY of all three: only called while tiles 0, 1 and 2 have shapes that belong together.
-fn dot_bf16() {
-    unsafe { Model::dot_bf16::<0, 1, 2>() }
+macro_rules! instructions {
+    ($($name:ident: $method:ident::<$($tile:literal),+>;)+) => {
+        $(fn $name() {
+            // SAFETY: on tiles that are not right for it the model panics, and touches no memory.
+            unsafe { Model::$method::<$($tile),+>() }
+        })+
+    };
 }
-fn dot_f16() {
-    unsafe { Model::dot_f16::<0, 1, 2>() }
-}
-fn dot_bytes() {
-    unsafe { Model::dot_bytes::<0, 1, 2>() }
+instructions! {
+    dot_bf16: dot_bf16::<0, 1, 2>;
+    dot_f16: dot_f16::<0, 1, 2>;
+    dot_bytes: dot_bytes::<0, 1, 2>;
+    dot_one_with_itself: dot_f16::<0, 1, 1>;
+    dot_into_an_operand: dot_bytes::<0, 0, 2>;
+    zero_the_first: zero::<0>;
+    zero_the_second: zero::<1>;
+    zero_the_fourth: zero::<3>;
 }
 
 /// The nearest f32 of `integer * 2^exponent`, ties to even, as only integers are needed to say.
@@ -186,39 +194,37 @@ fn misuse_is_found() {
     let spoilt = |change: fn(&mut Configuration)| {
         let mut configuration = full;
         change(&mut configuration);
-        configuration
+        Some(configuration)
     };
-    let configure = |configuration: Configuration| {
-        // SAFETY: what is wrong ends in a panic.
-        move || unsafe { Model::configure(&configuration) }
-    };
-    let with = |rows, bytes, instruction: fn()| {
-        move || {
-            // SAFETY: as above.
-            unsafe { Model::configure(&shapes(rows, bytes)) };
-            instruction();
-        }
-    };
-    // SAFETY of the instructions: as above.
-    let cases: Vec<(&str, Box<dyn Fn()>)> = vec![
-        ("not configured", Box::new(|| unsafe { Model::zero::<0>() })),
-        ("not configured", Box::new(dot_bf16)),
-        ("palette 0", Box::new(configure(spoilt(|wrong| wrong.palette = 0)))),
-        ("row 3", Box::new(configure(spoilt(|wrong| wrong.start_row = 3)))),
-        ("reserved", Box::new(configure(spoilt(|wrong| wrong.rows[8] = 1)))),
-        ("17 rows", Box::new(configure(spoilt(|wrong| wrong.rows[1] = 17)))),
-        ("68 bytes", Box::new(configure(spoilt(|wrong| wrong.row_bytes[1] = 68)))),
-        ("0 rows of 64 bytes", Box::new(configure(spoilt(|wrong| wrong.rows[1] = 0)))),
-        ("no shape", Box::new(with([16; 3], [64; 3], || unsafe { Model::zero::<3>() }))),
-        ("parts of words", Box::new(with([16; 3], [63; 3], || unsafe { Model::zero::<1>() }))),
-        ("one tile", Box::new(with([16; 3], [64; 3], || unsafe { Model::dot_f16::<0, 1, 1>() }))),
-        ("one tile", Box::new(with([16; 3], [64; 3], || unsafe { Model::dot_bytes::<0, 0, 2>() }))),
-        ("sums of 16 rows, inputs of 8", Box::new(with([16, 8, 16], [64; 3], dot_bf16))),
-        ("sums of 64 bytes, weights of 32", Box::new(with([16; 3], [64, 64, 32], dot_bytes))),
-        ("inputs of 8 steps, weights of 16", Box::new(with([16; 3], [64, 32, 64], dot_f16))),
+    let narrow = |rows, row_bytes| Some(shapes(rows, row_bytes));
+    let none: fn() = || ();
+    let cases = [
+        ("not configured", None, zero_the_first as fn()),
+        ("not configured", None, dot_bf16),
+        ("palette 0", spoilt(|wrong| wrong.palette = 0), none),
+        ("row 3", spoilt(|wrong| wrong.start_row = 3), none),
+        ("reserved", spoilt(|wrong| wrong.rows[8] = 1), none),
+        ("reserved", spoilt(|wrong| wrong.reserved[5] = 1), none),
+        ("17 rows", spoilt(|wrong| wrong.rows[1] = 17), none),
+        ("68 bytes", spoilt(|wrong| wrong.row_bytes[1] = 68), none),
+        ("0 rows of 64 bytes", spoilt(|wrong| wrong.rows[1] = 0), none),
+        ("no shape", Some(full), zero_the_fourth),
+        ("parts of words", narrow([16; 3], [63; 3]), zero_the_second),
+        ("one tile", Some(full), dot_one_with_itself),
+        ("one tile", Some(full), dot_into_an_operand),
+        ("sums of 16 rows, inputs of 8", narrow([16, 8, 16], [64; 3]), dot_bf16),
+        ("sums of 64 bytes, weights of 32", narrow([16; 3], [64, 64, 32]), dot_bytes),
+        ("inputs of 8 steps, weights of 16", narrow([16; 3], [64, 32, 64]), dot_f16),
     ];
-    for (expected, case) in cases {
-        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(case)).expect_err(expected);
+    for (expected, configuration, instruction) in cases {
+        let run = || {
+            if let Some(configuration) = &configuration {
+                // SAFETY: the model panics where the configuration is wrong, and touches no other memory.
+                unsafe { Model::configure(configuration) };
+            }
+            instruction();
+        };
+        let panic = std::panic::catch_unwind(run).expect_err(expected);
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.unwrap_or_else(|| (*panic.downcast_ref::<&str>().expect("a message")).to_owned());
         assert!(text.contains(expected), "{text:?} instead of {expected:?}");
