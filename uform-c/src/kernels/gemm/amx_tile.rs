@@ -224,7 +224,8 @@ unsafe fn tile<A: Amx, E: Element, const ROWS: usize, const PANELS: usize>(tile:
                 to.add(rest * PANEL).write_bytes(0, (TILE - rest) * PANEL);
             }
         }
-        if tile.accumulate {
+        if tile.accumulate && memory.rest > 0 {
+            memory.beside.iter_mut().for_each(|beside| _ = beside.write([0; WORDS]));
             memory.each_row_beside(|beside, output| beside.copy_from_nonoverlapping(output, PANEL));
         }
         // From here on tiles hold something, and nothing is called.

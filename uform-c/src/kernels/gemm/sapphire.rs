@@ -1,7 +1,7 @@
 //! bf16 and i8 products by TDPBF16PS and TDPBUSD, over the tiles of AMX.
 //!
 //! f16 is widened as on all classes before: AVX-512 FP16 adds in f16, so that even a single product has an error of up to
-//! 2⁻¹² of its size, where sums in f32 stay within 10⁻⁶ of theirs.
+//! 2⁻¹¹ of its size, where sums in f32 stay within 10⁻⁶ of theirs.
 
 use crate::kernels::simd::Vector;
 
