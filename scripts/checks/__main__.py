@@ -8,7 +8,7 @@ import unittest
 
 from tree import ROOT
 
-CHECKS = ["words", "sizes", "docs", "guard", "layers", "coverage", "generated", "abi"]
+CHECKS = ["words", "sizes", "docs", "guard", "layers", "coverage", "generated", "abi", "assembly"]
 
 
 def selftest() -> list[str]:

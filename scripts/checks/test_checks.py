@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 
 import abi
+import assembly
 import coverage
 import docs
 import generated
@@ -208,6 +209,17 @@ class Checks(unittest.TestCase):
         for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
             subprocess.run([*git, *command], cwd=self.root, check=True)
         self.assertEqual(abi.earlier(self.root)["HEAD"], SNAPSHOT)
+
+    def test_assembly(self):
+        right = "".join(f"  10:\t{line.replace('[]', '[rax+rdx*1]')}\n" for line in sorted(assembly.expected()))
+        self.assertEqual(assembly.differences(right + "  20:\tmov    eax,1\n"), [])
+        swapped = right.replace("tdpbf16ps tmm0,tmm4,tmm6", "tdpbf16ps tmm0,tmm6,tmm4")
+        self.assertEqual(
+            assembly.differences(swapped),
+            ["tdpbf16ps tmm0,tmm4,tmm6 is missing", "tdpbf16ps tmm0,tmm6,tmm4 is none that kernels mean"],
+        )
+        self.assertEqual(assembly.differences(right.replace("tdpbusd", "tdpbssd"))[0], "tdpbusd tmm0,tmm4,tmm6 is missing")
+        self.assertIn("no library", assembly.problems(self.root)[0])
 
     def test_abi_against_a_library(self):
         self.write("include/uform.h", HEADER)

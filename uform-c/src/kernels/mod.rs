@@ -79,13 +79,22 @@ unsafe fn own(class: CpuClass) -> Option<Kernels> {
             #[cfg(target_arch = "x86_64")]
             CpuClass::IntelSierra => Some(Kernels::over_sierra()),
             #[cfg(target_arch = "x86_64")]
-            CpuClass::IntelSkylake | CpuClass::IntelIcelake | CpuClass::AmdGenoa => {
+            CpuClass::IntelSkylake
+            | CpuClass::IntelIcelake
+            | CpuClass::AmdGenoa
+            | CpuClass::IntelSapphire
+            | CpuClass::IntelGranite => {
                 let skylake = gemm::skylake::gemms::<simd::F32x16>();
                 let icelake = Gemms { i8: gemm::icelake::i8(), ..skylake };
+                let genoa = icelake.with_bf16(gemm::genoa::bf16());
                 let gemms = match class {
                     CpuClass::IntelSkylake => skylake,
                     CpuClass::IntelIcelake => icelake,
-                    _ => Gemms { bf16: gemm::genoa::bf16(), ..icelake },
+                    CpuClass::AmdGenoa => genoa,
+                    CpuClass::IntelSapphire => {
+                        gemm::sapphire::gemms::<simd::F32x16, gemm::amx::Instructions>(genoa)
+                    }
+                    _ => gemm::granite::gemms::<simd::F32x16, gemm::amx::Instructions>(genoa),
                 };
                 Some(Kernels::over::<simd::F32x16>(class, gemms))
             }
@@ -93,7 +102,7 @@ unsafe fn own(class: CpuClass) -> Option<Kernels> {
             CpuClass::AwsG2 => Some(Kernels::over::<simd::F32x4>(class, gemm::g2::gemms())),
             #[cfg(target_arch = "aarch64")]
             CpuClass::AppleM2 => {
-                let gemms = Gemms { bf16: gemm::m2::bf16(), i8: gemm::m2::i8(), ..gemm::g2::gemms() };
+                let gemms = Gemms { i8: gemm::m2::i8(), ..gemm::g2::gemms() }.with_bf16(gemm::m2::bf16());
                 Some(Kernels::over::<simd::F32x4>(class, gemms))
             }
             _ => None,
@@ -110,6 +119,18 @@ impl Kernels {
     pub unsafe fn skylake<V: Vector>() -> Self {
         // SAFETY: the caller's promise.
         unsafe { Self::over::<V>(CpuClass::IntelSkylake, gemm::skylake::gemms::<V>()) }
+    }
+
+    /// The kernels of the class `IntelGranite`, and so those of `IntelSapphire`, over any vector of sixteen lanes and anything
+    /// that does what AMX does. Attention is in f32.
+    ///
+    /// # Safety
+    /// The machine has the instructions of `V` and `A`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn granite<V: Vector, A: gemm::Amx>() -> Self {
+        let gemms = gemm::granite::gemms::<V, A>(gemm::skylake::gemms::<V>());
+        // SAFETY: the caller's promise.
+        unsafe { Self::over::<V>(CpuClass::IntelGranite, gemms) }
     }
 
     /// The kernels of the class `IntelSierra` on any machine that has the instructions which they use: those of

@@ -135,6 +135,15 @@ mod tests {
         for error in [&pinned, &named, &unknown] {
             assert!(error.message.ends_with(&runnable_names()), "{error}");
         }
+        let tiles = [CpuClass::IntelSapphire, CpuClass::IntelGranite, CpuClass::IntelDiamond];
+        for class in tiles.into_iter().filter(|class| !can_run(*class)) {
+            for error in [resolve(Some(class)).unwrap_err(), unpinned(Some(class.name())).unwrap_err()] {
+                assert!(
+                    error.status == Status::Unsupported && error.message.contains(class.name()),
+                    "{error}"
+                );
+            }
+        }
     }
 
     #[test]

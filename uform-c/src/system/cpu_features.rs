@@ -1,8 +1,7 @@
 //! What the processor offers and the operating system saves on a switch of threads.
 //!
 //! An instruction may be used when its CPUID bit is set and the system saves the registers that it touches (XCR0). The
-//! tiles of AMX besides need the leave of the system, which a kernel that uses them has to ask for; that it would be
-//! given is enough to be found here.
+//! tiles of AMX besides need the leave of Linux, which is asked for here.
 
 /// A set of things that a class may need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +71,7 @@ struct Leaf {
 }
 
 /// What an x86 offers, from CPUID (`leaf`, `subleaf`), from XCR0, which `xcr0` reads where the processor has it, and
-/// from whether the system lends the tiles of AMX, looked at only when all else is there.
+/// from whether the system lends the tiles of AMX, asked only when all else is there.
 /// Bits as in the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CPUID, and the
 /// Intel Advanced Vector Extensions 10.2 Architecture Specification.
 #[cfg_attr(not(any(target_arch = "x86_64", test)), allow(dead_code))]
@@ -93,7 +92,11 @@ fn x86(
     let saved = if bit(one.ecx, 27) { xcr0() } else { 0 };
     let avx = saved & 0x6 == 0x6 && bit(one.ecx, 28);
     let avx512 = avx && saved & 0xe0 == 0xe0 && bits(seven.ebx, &[16, 17, 28, 30, 31]);
-    let amx = saved & 0x6_0000 == 0x6_0000 && bits(seven.edx, &[22, 24, 25]) && tiles();
+    let (palette, products) = (at(0x1d, 1), at(0x1e, 0).ebx);
+    // Eight tiles of 16 rows of 64 bytes, and products of tiles as large.
+    let large = palette.ebx >> 16 >= 8 && palette.ebx & 0xffff >= 64 && palette.ecx & 0xffff >= 16;
+    let large = large && products & 0xff >= 16 && products >> 8 & 0xffff >= 64;
+    let amx = saved & 0x6_0000 == 0x6_0000 && bits(seven.edx, &[22, 24, 25]) && large && tiles();
     let avx10 = bit(seven_one.edx, 19) && at(0x24, 0).ebx & 0xff >= 2;
     Features::of(&[
         (avx && bit(seven.ebx, 5), Features::AVX2),
@@ -132,20 +135,34 @@ fn machine() -> Features {
     x86(cpuid, || unsafe { xcr0() }, tiles_are_lent)
 }
 
-/// Whether Linux would save the data of AMX tiles for a process that asks for them (Documentation/arch/x86/xstate).
+/// Asks Linux to save the data of AMX tiles for this process, without which their first use is an illegal instruction
+/// (Documentation/arch/x86/xstate). All its threads have it from then on, also those that run already, and the processes
+/// that it forks. A thread that has a stack for signals which is too small for the tiles is a reason to refuse.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn tiles_are_lent() -> bool {
-    const ARCH_GET_XCOMP_SUPP: libc::c_long = 0x1021;
-    const TILE_DATA: u64 = 1 << 18;
-    let mut supported: u64 = 0;
-    // SAFETY: the call writes one number of 64 bits, which is ours.
-    let status = unsafe {
-        libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, std::ptr::from_mut(&mut supported))
-    };
-    status == 0 && supported & TILE_DATA != 0
+fn ask_for_tiles() -> std::io::Result<()> {
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const TILE_DATA: libc::c_long = 18;
+    // SAFETY: the call takes two numbers and touches no memory of ours.
+    match unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
-/// Elsewhere the tiles need no leave: what XCR0 shows may be used.
+/// Whether the system lends the tiles of AMX. A refusal is a warning in the log.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn tiles_are_lent() -> bool {
+    let answer = ask_for_tiles();
+    if let Err(error) = &answer {
+        crate::base::log::warn(&format!(
+            "Linux does not lend the tiles of AMX to this process, so that classes from intel-sapphire on cannot run: {error}"
+        ));
+    }
+    answer.is_ok()
+}
+
+/// Elsewhere the tiles need no leave: what XCR0 shows may be used. Windows makes room for them where a thread first uses them
+/// (EnableProcessOptionalXStateFeatures, which only does so at once).
 #[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
 fn tiles_are_lent() -> bool {
     true
@@ -247,11 +264,48 @@ mod tests {
         );
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[test]
-    fn tiles_need_a_system_that_lends_them() {
-        let refused = x86(everything, || 0x6_00e6, || false);
-        assert!(!refused.contains(Features::AMX) && !refused.contains(Features::AMX_FP16));
-        assert!(refused.contains(Features::AVX512_FP16));
+    fn classes_with_tiles_need_a_system_that_saves_and_lends_them() {
+        use super::super::cpu_class::CpuClass;
+        let widest = |xcr0, lent| {
+            let features = x86(everything, || xcr0, || lent);
+            CpuClass::all().filter(|class| class.runs_with(features)).last()
+        };
+        assert_eq!(widest(0x6_00e6, true), Some(CpuClass::IntelDiamond));
+        for (xcr0, lent) in [(0x6_00e6, false), (0x4_00e6, true), (0x2_00e6, true), (0xe6, true)] {
+            assert_eq!(widest(xcr0, lent), Some(CpuClass::AmdGenoa), "{xcr0:x}, lent: {lent}");
+        }
+        x86(everything, || 0x2_00e6, || panic!("asked for tiles that the system does not save"));
+    }
+
+    #[test]
+    fn tiles_that_are_smaller_than_kernels_need_are_not_there() {
+        let with = |palette: Leaf, products| {
+            let cpuid = |leaf, subleaf| match (leaf, subleaf) {
+                (0x1d, 1) => palette,
+                (0x1e, 0) => Leaf { ebx: products, ..Leaf::default() },
+                _ => everything(leaf, subleaf),
+            };
+            x86(cpuid, || 0x6_00e6, || true).contains(Features::AMX)
+        };
+        // As Sapphire Rapids has them.
+        let palette = Leaf { eax: 0x0400_2000, ebx: 0x0008_0040, ecx: 16, edx: 0 };
+        assert!(with(palette, 0x4010));
+        for fewer in [Leaf { ebx: 0x0004_0040, ..palette }, Leaf { ebx: 0x0008_0020, ..palette }] {
+            assert!(!with(fewer, 0x4010));
+        }
+        assert!(
+            !with(Leaf { ecx: 8, ..palette }, 0x4010) && !with(palette, 0x2010) && !with(palette, 0x4008)
+        );
+    }
+
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    #[test]
+    fn where_there_are_no_tiles_asking_for_them_is_an_error() {
+        if !Features::of_machine().contains(Features::AMX) {
+            assert!(ask_for_tiles().is_err() && !tiles_are_lent());
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Attention within the texts of a ragged batch.
 
-use uform_c::base::{Dtype, Matrix};
+use uform_c::base::Matrix;
 use uform_c::kernels::Kernels;
 use uform_c::ops::attention::attention;
 
@@ -101,8 +101,7 @@ fn attention_matches_f64() {
                 }
             }
         }
-        let family =
-            if bf16 && class.kernels.is_native(Dtype::Bf16) { "attention in bf16" } else { "attention" };
+        let family = if bf16 && class.kernels.attends_in_bf16() { "attention in bf16" } else { "attention" };
         println!("{} {family}: {most:e}", class.name);
         assert!(most <= class.tolerance(family), "{} {family}: {most:e}", class.name);
     }

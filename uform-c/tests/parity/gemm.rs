@@ -7,7 +7,7 @@ use uform_c::base::{Dtype, Matrix, MatrixMut};
 use uform_c::kernels::Kernels;
 use uform_c::kernels::activation::Activation;
 use uform_c::kernels::gemm::{
-    PANEL, Packed, Product, Quantized, pack, pack_i8, packed_len, rotate, rotation,
+    PANEL, Packed, Product, Quantized, pack, pack_i8, packed_len, prepared_len, rotate, rotation,
 };
 use uform_c::ops::linear::{Linear, Packing};
 
@@ -394,6 +394,24 @@ fn stacked_layers_are_the_layers_side_by_side() {
     let wrong = numbers(18, 5 * 41);
     assert!(Linear::stack(Dtype::F32, &[(first, None), (Matrix::dense(&wrong, 5, 41), None)]).is_err());
     assert!(Linear::new(Dtype::F32, second, Some(&bias[1..])).is_err());
+}
+
+#[test]
+fn no_class_takes_more_scratch_than_is_planned_for() {
+    for (class, dtype) in classes().into_iter().flat_map(|class| TYPES.map(|dtype| (class, dtype))) {
+        for rows in (0..200).chain([1000, 4097]) {
+            for inputs in [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 384, 1000, 1536, 4096, 9000] {
+                let (takes, most) =
+                    (class.kernels.gemm_scratch_len(dtype, rows, inputs), prepared_len(dtype, rows, inputs));
+                assert!(
+                    takes <= most,
+                    "{} {}: {rows} × {inputs}: {takes} of {most}",
+                    class.name,
+                    dtype.name()
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -6,9 +6,13 @@ use std::sync::{Once, OnceLock};
 
 use uform_c::base::{Matrix, MatrixMut, Result};
 use uform_c::executors::{Cancel, Context, Scratch, Team};
+#[cfg(target_arch = "x86_64")]
 use uform_c::kernels::simd::Portable;
 use uform_c::kernels::{Kernels, for_class};
 use uform_c::system::cpu::{self, CpuClass};
+
+#[cfg(target_arch = "x86_64")]
+use crate::amx_model::Model;
 
 /// The greatest error that a family may have against f64. Sums: relative to the sum of the magnitudes that were added;
 /// others: absolute plus relative. Serial rounds twice where others round once.
@@ -52,7 +56,8 @@ impl Class {
 
 /// All classes with kernels of their own that can be tested here. Says on the terminal which could not run for real.
 pub(crate) fn classes() -> Vec<Class> {
-    static MODEL: OnceLock<Kernels> = OnceLock::new();
+    #[cfg(target_arch = "x86_64")]
+    static MODELS: OnceLock<[Kernels; 2]> = OnceLock::new();
     static SIERRA: OnceLock<Option<Kernels>> = OnceLock::new();
     static SAID: Once = Once::new();
     let own = [
@@ -61,6 +66,8 @@ pub(crate) fn classes() -> Vec<Class> {
         CpuClass::IntelSkylake,
         CpuClass::IntelIcelake,
         CpuClass::AmdGenoa,
+        CpuClass::IntelSapphire,
+        CpuClass::IntelGranite,
         CpuClass::AwsG2,
         CpuClass::AppleM2,
     ];
@@ -84,11 +91,15 @@ pub(crate) fn classes() -> Vec<Class> {
             std::io::stderr().write_all(line.as_bytes()).expect("a terminal");
         }
     });
-    // It stands for a class of x86, and is tested once for all machines there.
-    if CpuClass::IntelSkylake.is_compiled() {
-        // SAFETY: portable vectors need no special instructions.
-        let model = MODEL.get_or_init(|| unsafe { Kernels::skylake::<Portable<16, true>>() });
-        classes.push(Class { name: "intel-skylake's software model", kernels: model });
+    // They stand for classes of x86, and are tested once for all machines there.
+    #[cfg(target_arch = "x86_64")]
+    {
+        type Lanes = Portable<16, true>;
+        // SAFETY: neither portable vectors nor the model of AMX need special instructions.
+        let models = MODELS
+            .get_or_init(|| unsafe { [Kernels::skylake::<Lanes>(), Kernels::granite::<Lanes, Model>()] });
+        let names = ["intel-skylake's software model", "intel-granite's software model"];
+        classes.extend(names.into_iter().zip(models).map(|(name, kernels)| Class { name, kernels }));
     }
     classes
 }

@@ -16,7 +16,9 @@ use std::ptr::null_mut;
 use crate::base::{Dtype, Matrix, MatrixMut};
 
 use super::Kernels;
-use super::gemm::{PANEL, PrepareFunction, Tile, pack, packed_len, per_word, prepare_rows, prepared_stride};
+use super::gemm::{
+    Gemm, PANEL, PrepareFunction, Tile, pack, packed_len, per_word, prepare_rows, prepared_stride,
+};
 use super::simd::{Kernel, Vector, Words, bf16_up};
 use super::softmax::{Block, Divide};
 
@@ -176,13 +178,14 @@ impl Kernels {
     ) -> PackedHead<'a> {
         let (count, size) = (keys.rows(), keys.columns());
         assert!((count, size) == (values.rows(), values.columns()), "values of another shape");
-        let dtype = if bf16 && self.is_native(Dtype::Bf16) { Dtype::Bf16 } else { Dtype::F32 };
+        let bf16 = self.gemms.attention.filter(|_| bf16);
+        let dtype = if bf16.is_some() { Dtype::Bf16 } else { Dtype::F32 };
         let (keys_len, values_len) = (packed_len(dtype, size, count), packed_len(dtype, count, size));
         let (packed_keys, rest) = memory[..packed_head_len(count, size)].split_at_mut(keys_len);
         let packed_values = &mut rest[..values_len];
         // The last panel of keys may be partly empty; what is there is multiplied, but never looked at.
         packed_keys[count / PANEL * (keys_len / count.div_ceil(PANEL).max(1))..].fill(0);
-        match self.gemms.bf16.prepare_function().filter(|_| dtype == Dtype::Bf16) {
+        match bf16.and_then(|gemm| gemm.prepare_function()) {
             // SAFETY: kernels of a class exist only where its instructions do; the lengths are those of the types.
             Some(prepare) => unsafe {
                 pack_keys(prepare, keys, packed_keys, &mut scratch[..attention_scratch_len(size)]);
@@ -218,12 +221,17 @@ impl Kernels {
         }
     }
 
+    /// The products of the type of `head`.
+    fn attention_gemm(&self, head: &PackedHead<'_>) -> &Gemm {
+        self.gemms.attention.as_ref().filter(|_| head.dtype == Dtype::Bf16).unwrap_or(&self.gemms.f32)
+    }
+
     /// Rows as factors of the type of `head`, in `memory` where they have to be rounded.
     ///
     /// # Safety
     /// `memory` has room for so many prepared rows.
     unsafe fn factors(&self, head: &PackedHead<'_>, rows: Matrix<f32>, memory: *mut u32) -> Factors {
-        match self.gemms.bf16.prepare_function().filter(|_| head.dtype == Dtype::Bf16) {
+        match self.attention_gemm(head).prepare_function() {
             None => Factors { words: rows.as_ptr().cast(), stride: rows.stride() },
             Some(prepare) => {
                 let stride = prepared_stride(rows.columns(), 2);
@@ -252,7 +260,7 @@ impl Kernels {
     ) {
         let (rows, size) = (queries.rows(), head.size);
         let panels = size.div_ceil(PANEL);
-        let gemm = self.gemm_of(head.dtype);
+        let gemm = self.attention_gemm(head);
         let per_word = per_word(head.dtype);
         let (key_steps, value_steps) = (size.div_ceil(per_word), head.count.div_ceil(per_word));
         // SAFETY: the caller's promise.
@@ -262,6 +270,7 @@ impl Kernels {
             // SAFETY: `key` is a multiple of whole panels and words below `count`; the rest is the caller's promise.
             unsafe {
                 let products = Tile {
+                    rows,
                     depth: key_steps,
                     input: factors.words,
                     input_stride: factors.stride,
@@ -271,7 +280,7 @@ impl Kernels {
                     output_stride: KEY_BLOCK,
                     accumulate: false,
                 };
-                gemm.block(rows, keys.div_ceil(PANEL), products);
+                gemm.block(keys.div_ceil(PANEL), products);
                 (self.softmax_block)(&Block {
                     rows,
                     columns: keys,
@@ -292,6 +301,7 @@ impl Kernels {
                     _ => Factors { words: work.scores.cast(), stride: KEY_BLOCK },
                 };
                 let mix = Tile {
+                    rows,
                     depth: keys.div_ceil(per_word),
                     input: weights.words,
                     input_stride: weights.stride,
@@ -301,7 +311,7 @@ impl Kernels {
                     output_stride: panels * PANEL,
                     accumulate: key > 0,
                 };
-                gemm.block(rows, panels, mix);
+                gemm.block(panels, mix);
             }
         }
         // SAFETY: the caller's promise; the output has the shape of the queries.

@@ -6,6 +6,8 @@ use super::TileFunction;
 use super::ceiling::{CeilingFunction, ceiling, words_per_step};
 use super::dot::Dot;
 use super::epilogue::{EpilogueFunction, Plain, Scaled, epilogue};
+#[cfg(target_arch = "x86_64")]
+use super::prepare::F16Pairs;
 use super::prepare::{Bf16Floats, Bf16Pairs, ByteHalves, Bytes, F16Floats, PrepareFunction, prepare};
 use super::widen::{FromBf16, FromBytes, FromF16, WidenFunction, widen};
 
@@ -29,12 +31,32 @@ pub(super) struct Tiles {
     pub(super) ceiling: CeilingFunction,
     /// Words that a step of `ceiling` multiplies.
     pub(super) ceiling_words: usize,
+    /// What tiles take at once.
+    pub(super) unit: Unit,
+    /// Of classes whose tiles are in registers that have to be set up.
+    pub(super) registers: Option<Registers>,
+}
+
+/// Prepared inputs can be read, and blocks of k end, at multiples of these many rows and words.
+#[derive(Clone, Copy)]
+pub(super) struct Unit {
+    pub(super) rows: usize,
+    pub(super) steps: usize,
+}
+
+/// Registers that a thread sets up before tiles run, and gives back behind them. Callers promise that the machine has them.
+#[derive(Clone, Copy)]
+pub(super) struct Registers {
+    /// For a product of that many rows, which are not zero.
+    pub(super) configure: unsafe fn(usize),
+    pub(super) release: unsafe fn(),
 }
 
 impl Tiles {
     /// `by_rows[r - 1][p - 1]` computes r rows of p panels. Every list has at least one panel.
     pub(super) const fn of<D: Dot>(by_rows: &'static [&'static [TileFunction]]) -> Self {
-        Self { by_rows, ceiling: ceiling::<D>, ceiling_words: words_per_step::<D>() }
+        let unit = Unit { rows: 1, steps: 1 };
+        Self { by_rows, ceiling: ceiling::<D>, ceiling_words: words_per_step::<D>(), unit, registers: None }
     }
 }
 
@@ -66,6 +88,12 @@ pub(super) const fn bf16<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm 
     Gemm { prepare: Some(prepare::<V, Bf16Pairs>), ..f32::<V>(tiles, weights_block) }
 }
 
+/// Tiles of pairs of f16.
+#[cfg(target_arch = "x86_64")]
+pub(super) const fn f16<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+    Gemm { prepare: Some(prepare::<V, F16Pairs>), ..f32::<V>(tiles, weights_block) }
+}
+
 /// Tiles of unsigned bytes by signed bytes.
 pub(super) const fn i8<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm {
@@ -93,6 +121,16 @@ pub(in crate::kernels) struct Gemms {
     pub(in crate::kernels) bf16: Gemm,
     pub(in crate::kernels) f16: Gemm,
     pub(in crate::kernels) i8: Gemm,
+    /// Of the queries, keys and values of attention in bf16, by tiles of any rows and steps; without it, attention is in f32.
+    pub(in crate::kernels) attention: Option<Gemm>,
+}
+
+impl Gemms {
+    /// These, with products of bf16 by instructions of that type, in attention too.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    pub(in crate::kernels) const fn with_bf16(self, bf16: Gemm) -> Self {
+        Self { bf16, attention: Some(bf16), ..self }
+    }
 }
 
 /// The products of a class that has tiles of f32 and of pairs of signed halves, and widens what is narrower.
@@ -102,5 +140,6 @@ pub(super) const fn by_widening<V: Vector>(floats: Tiles, halves: Tiles, weights
         bf16: bf16_widened::<V>(floats, weights_block),
         f16: f16_widened::<V>(floats, weights_block),
         i8: i8_widened::<V>(halves, weights_block),
+        attention: None,
     }
 }

@@ -1,7 +1,8 @@
 //! Products of matrices with packed weights: output = activation(input · weightsᵀ + bias) + residual.
 //!
 //! Contract: an element of the product is one sum over k in ascending order, from zero, in one accumulator, with one
-//! rounding per step on classes that have FMA and two on Serial. Tiles of all shapes, blocks of k (whose partial sums are
+//! rounding per step on classes that have FMA and two on Serial; where an instruction adds several products at once, in its
+//! own order, over as many words of k from the first one on. Tiles of all shapes, blocks of k (whose partial sums are
 //! stored in f32, which changes nothing) and any split of the rows and columns give the same bits, so a row of the output
 //! depends on its row of the input alone. Nothing here ever splits a sum.
 //!
@@ -27,6 +28,10 @@ use crate::base::{Dtype, Matrix, MatrixMut};
 use super::Kernels;
 use super::activation::Activation;
 
+#[cfg(target_arch = "x86_64")]
+pub(super) mod amx;
+#[cfg(target_arch = "x86_64")]
+mod amx_tile;
 mod ceiling;
 mod dot;
 mod epilogue;
@@ -34,6 +39,8 @@ mod epilogue;
 pub(super) mod g2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod genoa;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod granite;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod haswell;
 #[cfg(target_arch = "x86_64")]
@@ -43,6 +50,8 @@ mod kinds;
 pub(super) mod m2;
 mod pack;
 mod prepare;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod sapphire;
 pub(super) mod serial;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod sierra;
@@ -50,7 +59,10 @@ pub(super) mod skylake;
 mod tile;
 mod widen;
 
+#[cfg(target_arch = "x86_64")]
+pub use amx::{Amx, Configuration};
 use epilogue::Epilogue;
+use kinds::Registers;
 pub(super) use kinds::{Gemm, Gemms};
 pub use pack::{Packed, Quantized, pack, pack_i8, packed_len, per_word, rotate, rotation};
 use prepare::Prepare;
@@ -67,15 +79,21 @@ const ROW_BLOCK: usize = 72;
 /// Words of the input that such rows may take, so that they stay in a second-level cache.
 const INPUT_BLOCK: usize = 1 << 16;
 
-/// The most words of weights that any class takes for a block of k.
+/// The most words of weights that any class widens for a block of k.
 const WIDEST_BLOCK: usize = 6144;
 
 /// The most inputs that sums of bytes cannot overflow for.
 pub const MOST_INPUTS_I8: usize = i32::MAX as usize / (255 * 127);
 
+/// The most rows that prepared inputs are padded to, and words that each of them is.
+const WIDEST_UNIT: usize = 16;
+
 /// Words that a class takes at most to bring `rows` rows into the type of the weights.
 pub fn prepared_len(dtype: Dtype, rows: usize, inputs: usize) -> usize {
-    rows.min(ROW_BLOCK) * prepared_stride(inputs, 1) + rotated_len(dtype, inputs)
+    let rows = rows.min(ROW_BLOCK);
+    let padded = prepared_stride(inputs, per_word(dtype)).next_multiple_of(WIDEST_UNIT);
+    (rows * prepared_stride(inputs, 1)).max(rows.next_multiple_of(WIDEST_UNIT) * padded)
+        + rotated_len(dtype, inputs)
 }
 
 /// Words of a row that is rotated before it is quantized.
@@ -103,10 +121,25 @@ pub struct Product<'a> {
     pub output: MatrixMut<'a, f32>,
 }
 
-/// Rows cut into tiles of almost equal height, the tallest first.
-fn tile_heights(rows: usize, tallest: usize) -> impl Iterator<Item = usize> {
+/// Rows cut into tiles of almost equal height, the tallest first. All but the last have multiples of `unit` rows, as `tallest`
+/// is one.
+fn tile_heights(rows: usize, tallest: usize, unit: usize) -> impl Iterator<Item = usize> {
     let count = rows.div_ceil(tallest);
-    (0..count).map(move |index| rows / count + usize::from(index < rows % count))
+    let units = rows.div_ceil(unit);
+    let start = move |index: usize| (units / count * index + index.min(units % count)) * unit;
+    (0..count).map(move |index| rows.min(start(index + 1)) - start(index))
+}
+
+/// Registers that are set up for a product, until this is dropped.
+struct SetUp(Option<Registers>);
+
+impl Drop for SetUp {
+    fn drop(&mut self) {
+        if let Some(registers) = self.0 {
+            // SAFETY: they were set up, so the machine has them.
+            unsafe { (registers.release)() }
+        }
+    }
 }
 
 impl Gemm {
@@ -127,61 +160,73 @@ impl Gemm {
 
     /// Words of a row of `inputs` elements in the form that tiles read.
     fn input_stride(&self, dtype: Dtype, inputs: usize) -> usize {
-        prepared_stride(inputs, per_word(dtype) / self.widening())
+        prepared_stride(inputs, per_word(dtype) / self.widening()).next_multiple_of(self.tiles.unit.steps)
     }
 
     /// Rows of such inputs that are computed with one set of weights.
     fn row_block(&self, stride: usize) -> usize {
-        (INPUT_BLOCK / stride.max(1)).clamp(self.tallest(), ROW_BLOCK)
+        let unit = self.tiles.unit.rows;
+        (INPUT_BLOCK / stride.max(1)).clamp(self.tallest(), ROW_BLOCK) / unit * unit
+    }
+
+    /// The heights of the tiles of that many rows.
+    fn heights(&self, rows: usize) -> impl Iterator<Item = usize> {
+        tile_heights(rows, self.tallest(), self.tiles.unit.rows)
+    }
+
+    /// Sets up the registers of this thread for a product of that many rows.
+    ///
+    /// # Safety
+    /// The machine has this class's instructions.
+    unsafe fn set_up(&self, rows: usize) -> SetUp {
+        let registers = self.tiles.registers.filter(|_| rows > 0);
+        if let Some(registers) = registers {
+            // SAFETY: the caller's promise.
+            unsafe { (registers.configure)(rows) }
+        }
+        SetUp(registers)
     }
 
     /// How many panels at once suit that many rows, which are not zero.
     fn panels_at_once(&self, rows: usize) -> usize {
-        tile_heights(rows, self.tallest())
-            .map(|height| self.tiles.by_rows[height - 1].len())
-            .min()
-            .unwrap_or(1)
+        self.heights(rows).map(|height| self.tiles.by_rows[height - 1].len()).min().unwrap_or(1)
     }
 
-    /// Runs tiles down `rows` rows of a strip of `panels` panels, as many as [`panels_at_once`](Gemm::panels_at_once) allows,
+    /// Runs tiles down the rows of a strip of `panels` panels, as many as [`panels_at_once`](Gemm::panels_at_once) allows,
     /// and calls `then` for the rows of each tile when it is done.
     ///
     /// # Safety
-    /// The machine has this class's instructions, and the tile's pointers are good for that many rows and panels.
-    unsafe fn strip(&self, rows: usize, panels: usize, tile: Tile, then: impl Fn(Range<usize>)) {
+    /// The machine has this class's instructions, and the tile's pointers are good for its rows and that many panels.
+    unsafe fn strip(&self, panels: usize, tile: Tile, then: impl Fn(Range<usize>)) {
         let mut row = 0;
-        for height in tile_heights(rows, self.tallest()) {
-            // SAFETY: the heights add up to `rows`, so the pointers stay inside what the caller promised.
+        for height in self.heights(tile.rows) {
+            // SAFETY: the heights add up to all rows, so the pointers stay inside what the caller promised.
             unsafe {
                 let input = tile.input.add(row * tile.input_stride);
                 let output = tile.output.add(row * tile.output_stride);
-                self.tiles.by_rows[height - 1][panels - 1](&Tile { input, output, ..tile });
+                self.tiles.by_rows[height - 1][panels - 1](&Tile { rows: height, input, output, ..tile });
             }
             then(row..row + height);
             row += height;
         }
     }
 
-    /// Computes `rows` rows of `panels` panels in one block of k.
+    /// Computes `panels` panels in one block of k.
     ///
     /// # Safety
-    /// The machine has this class's instructions, and the tile's pointers are good for that many rows and panels.
-    pub(super) unsafe fn block(&self, rows: usize, panels: usize, tile: Tile) {
-        if rows == 0 {
+    /// The machine has this class's instructions, and the tile's pointers are good for its rows and that many panels.
+    pub(super) unsafe fn block(&self, panels: usize, tile: Tile) {
+        if tile.rows == 0 {
             return;
         }
-        let width = self.panels_at_once(rows);
+        let width = self.panels_at_once(tile.rows);
         for panel in (0..panels).step_by(width) {
             // SAFETY: `panel` and those behind it are among the panels that the caller promised.
             unsafe {
                 let panel_start = tile.panel.add(panel * tile.panel_stride);
                 let output = tile.output.add(panel * PANEL);
-                self.strip(
-                    rows,
-                    width.min(panels - panel),
-                    Tile { panel: panel_start, output, ..tile },
-                    |_| (),
-                );
+                let tile = Tile { panel: panel_start, output, ..tile };
+                self.strip(width.min(panels - panel), tile, |_| ());
             }
         }
     }
@@ -231,7 +276,8 @@ impl Product<'_> {
             return Rows { rows, input: input.as_ptr().cast(), stride: input.stride(), scales };
         };
         let stride = gemm.input_stride(self.weights.dtype(), self.weights.inputs());
-        let (output, row) = self.scratch.split_at_mut(stride * rows.len());
+        let (output, row) =
+            self.scratch.split_at_mut(stride * rows.len().next_multiple_of(gemm.tiles.unit.rows));
         let (output, row) = (output.as_mut_ptr(), row.as_mut_ptr().cast());
         let (rotated, scales_out) = (self.weights.rotated(), scales.as_mut_ptr());
         // SAFETY: the caller's promise; the scratch was found to hold a block of rows and one more, and `scales` a block.
@@ -247,7 +293,8 @@ impl Product<'_> {
         let columns = (panels.len() * PANEL).min(self.columns() - (panels.start - self.panels.start) * PANEL);
         let (steps, widening) = (self.weights.steps(), gemm.widening());
         let blocks = steps.div_ceil((gemm.weights_block / (panels.len() * PANEL * widening)).max(1)).max(1);
-        let step = steps.div_ceil(blocks).max(1);
+        let step = steps.div_ceil(blocks).max(1).next_multiple_of(gemm.tiles.unit.steps);
+        let blocks = steps.div_ceil(step).max(1);
         // Tiles write whole panels; where the last is not whole, they write here.
         let mut spill = [const { MaybeUninit::<u32>::uninit() }; ROW_BLOCK * PANEL];
         let mut widened = [const { MaybeUninit::<u32>::uninit() }; WIDEST_BLOCK];
@@ -295,6 +342,7 @@ impl Product<'_> {
                     }
                 };
                 let tile = Tile {
+                    rows: block.rows.len(),
                     depth: depth * widening,
                     input: block.input.add(k * widening),
                     input_stride: block.stride,
@@ -305,7 +353,7 @@ impl Product<'_> {
                     accumulate: number > 0,
                 };
                 // A tile is finished at once: by the end of the strip its rows may have left the cache.
-                gemm.strip(block.rows.len(), panels.len(), tile, |tile| {
+                gemm.strip(panels.len(), tile, |tile| {
                     if number + 1 == blocks && !(whole && plain) {
                         finish(tile);
                     }
@@ -356,6 +404,11 @@ impl Kernels {
         self.gemm_of(dtype).widen.is_none()
     }
 
+    /// Whether attention multiplies bf16 where that is asked for, or f32 all the same.
+    pub fn attends_in_bf16(&self) -> bool {
+        self.gemms.attention.is_some()
+    }
+
     /// Runs `steps` steps of a loop that does nothing but multiply and add registers of that type, or of the one that it is
     /// widened to, and gives the number of operations, of which a product and its addition are two.
     pub fn multiply_registers(&self, dtype: Dtype, steps: usize) -> u64 {
@@ -372,7 +425,8 @@ impl Kernels {
             None => 0,
             Some(_) => {
                 let stride = gemm.input_stride(dtype, inputs);
-                stride * gemm.row_block(stride).min(rows) + rotated_len(dtype, inputs)
+                let rows = gemm.row_block(stride).min(rows).next_multiple_of(gemm.tiles.unit.rows);
+                stride * rows + rotated_len(dtype, inputs)
             }
         }
     }
@@ -386,6 +440,8 @@ impl Kernels {
         let row_block = gemm.row_block(stride);
         let whole_panels = product.panels.start + product.columns() / PANEL;
         let mut scales = [0.0; ROW_BLOCK];
+        // SAFETY: kernels of a class exist only where its instructions do.
+        let _set_up = unsafe { gemm.set_up(rows) };
         for row in (0..rows).step_by(row_block) {
             let rows = row..rows.min(row + row_block);
             let width = gemm.panels_at_once(rows.len());

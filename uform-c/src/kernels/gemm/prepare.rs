@@ -60,6 +60,9 @@ pub(in crate::kernels) unsafe fn prepare_rows(
 
 /// What rows become.
 pub(super) trait Form {
+    /// Elements of a word.
+    const PER_WORD: usize;
+
     /// Writes one row of the prepared output.
     ///
     /// # Safety
@@ -83,9 +86,15 @@ impl<F: Form> Kernel for PrepareKernel<'_, F> {
 
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        for row in 0..self.0.input.rows() {
-            // SAFETY: the caller's promise.
-            unsafe { F::row::<V>(self.0, row) }
+        let Prepare { input, output, stride, .. } = *self.0;
+        let written = prepared_stride(input.columns(), F::PER_WORD);
+        for row in 0..input.rows() {
+            // SAFETY: the caller's promise; rows are `stride` words apart.
+            unsafe {
+                F::row::<V>(self.0, row);
+                // Tiles may read more words than are written, and times a weight of zero they have to be zeros.
+                output.add(row * stride + written).write_bytes(0, stride - written);
+            }
         }
     }
 }
@@ -109,6 +118,8 @@ unsafe fn registers<V: Vector>(row: &[f32], mut write: impl FnMut(usize, V)) {
 pub(super) struct Bf16Pairs;
 
 impl Form for Bf16Pairs {
+    const PER_WORD: usize = 2;
+
     #[inline(always)]
     unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
         // SAFETY: the caller's promise; rows of the output are padded to whole registers.
@@ -125,6 +136,8 @@ impl Form for Bf16Pairs {
 pub(super) struct Bf16Floats;
 
 impl Form for Bf16Floats {
+    const PER_WORD: usize = 1;
+
     #[inline(always)]
     unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
         // SAFETY: as above.
@@ -138,21 +151,52 @@ impl Form for Bf16Floats {
 /// The greatest f16.
 const F16_MAX: f32 = 65504.0;
 
-/// f32 that are rounded to f16, those beyond its range to its ends.
+/// The f16 nearest to each lane, one beyond its range to its ends, in the low half of a word.
+///
+/// # Safety
+/// The machine has the instructions of `V`.
+#[inline(always)]
+unsafe fn to_f16<V: Vector>(value: V) -> V::Words {
+    // SAFETY: the caller's promise.
+    let (most, least, zero) = unsafe { (V::splat(F16_MAX), V::splat(-F16_MAX), V::splat(0.0)) };
+    // An infinity is an error upstream, and has to stay one: times zero it is no number.
+    let infinite = (value * zero).is_nan();
+    V::select(infinite, value, least.max(most.min(value))).to_f16()
+}
+
+/// Pairs of f16.
+#[cfg(target_arch = "x86_64")]
+pub(super) struct F16Pairs;
+
+#[cfg(target_arch = "x86_64")]
+impl Form for F16Pairs {
+    const PER_WORD: usize = 2;
+
+    #[inline(always)]
+    unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let to = prepare.output.add(row * prepare.stride).cast::<u16>();
+            registers::<V>(prepare.input.row(row), |column, value| {
+                to_f16(value).store_halves(to.add(column));
+            });
+        }
+    }
+}
+
+/// f32 that are rounded to f16.
 pub(super) struct F16Floats;
 
 impl Form for F16Floats {
+    const PER_WORD: usize = 1;
+
     #[inline(always)]
     unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
         // SAFETY: as above.
         unsafe {
             let to = prepare.output.add(row * prepare.stride);
-            let (most, least) = (V::splat(F16_MAX), V::splat(-F16_MAX));
             registers::<V>(prepare.input.row(row), |column, value| {
-                // An infinity is an error upstream, and has to stay one: times zero it is no number.
-                let infinite = (value * V::splat(0.0)).is_nan();
-                let near = V::select(infinite, value, least.max(most.min(value)));
-                V::widen_f16(near.to_f16()).to_words().store(to.add(column));
+                V::widen_f16(to_f16(value)).to_words().store(to.add(column));
             });
         }
     }
@@ -250,6 +294,8 @@ unsafe fn rotate_blocks<V: Vector, const REGISTERS: usize>(from: &[f32], to: &mu
 pub(super) struct Bytes;
 
 impl Form for Bytes {
+    const PER_WORD: usize = 4;
+
     #[inline(always)]
     unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
         // SAFETY: the caller's promise; rows of the output are padded to whole registers.
@@ -264,6 +310,8 @@ impl Form for Bytes {
 pub(super) struct ByteHalves;
 
 impl Form for ByteHalves {
+    const PER_WORD: usize = 2;
+
     #[inline(always)]
     unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
         // SAFETY: the caller's promise; rows are padded to a multiple of 16 elements, so of four.

@@ -10,6 +10,7 @@ use super::dot::Dot;
 /// A tile of a product: rows of `input` times panels of 16 columns, over `depth` steps of k, of one word each.
 #[derive(Clone, Copy)]
 pub(crate) struct Tile {
+    pub(crate) rows: usize,
     pub(crate) depth: usize,
     pub(crate) input: *const u32,
     pub(crate) input_stride: usize,
@@ -105,6 +106,7 @@ impl<D: Dot, const ROWS: usize, const VECTORS: usize> Kernel for TileKernel<D, R
             output,
             output_stride,
             accumulate,
+            rows: _,
         } = self.0;
         // SAFETY: the pointers are good for `ROWS` rows, `VECTORS` vectors of columns and `depth` steps.
         unsafe {
