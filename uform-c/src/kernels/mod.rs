@@ -104,7 +104,8 @@ const unsafe fn own(class: CpuClass) -> Option<Kernels> {
             CpuClass::AwsG2 => Some(Kernels::over::<simd::F32x4>(class, gemm::g2::gemms())),
             #[cfg(target_arch = "aarch64")]
             CpuClass::AppleM2 => {
-                let gemms = Gemms { bf16: gemm::m2::bf16(), i8: gemm::m2::i8(), ..gemm::g2::gemms() };
+                let (bf16, f16, i8) = (gemm::m2::bf16(), gemm::m2::f16(), gemm::m2::i8());
+                let gemms = Gemms { bf16, f16, i8, ..gemm::g2::gemms() };
                 Some(Kernels::over::<simd::F32x4>(class, gemms))
             }
             _ => None,

@@ -6,6 +6,8 @@ use super::TileFunction;
 use super::ceiling::{CeilingFunction, ceiling, words_per_step};
 use super::dot::Dot;
 use super::epilogue::{EpilogueFunction, Plain, Scaled, epilogue};
+#[cfg(target_arch = "aarch64")]
+use super::prepare::F16Pairs;
 use super::prepare::{Bf16Floats, Bf16Pairs, ByteHalves, Bytes, F16Floats, PrepareFunction, prepare};
 use super::widen::{FromBf16, FromBytes, FromF16, WidenFunction, widen};
 
@@ -26,6 +28,8 @@ pub(in crate::kernels) struct Gemm {
 #[derive(Clone, Copy)]
 pub(super) struct Tiles {
     pub(super) by_rows: &'static [&'static [TileFunction]],
+    /// Rows that an instruction multiplies at once: heights of tiles are multiples of it where rows allow.
+    pub(super) rows_together: usize,
     pub(super) ceiling: CeilingFunction,
     /// Words that a step of `ceiling` multiplies.
     pub(super) ceiling_words: usize,
@@ -34,7 +38,7 @@ pub(super) struct Tiles {
 impl Tiles {
     /// `by_rows[r - 1][p - 1]` computes r rows of p panels. Every list has at least one panel.
     pub(super) const fn of<D: Dot>(by_rows: &'static [&'static [TileFunction]]) -> Self {
-        Self { by_rows, ceiling: ceiling::<D>, ceiling_words: words_per_step::<D>() }
+        Self { by_rows, rows_together: 1, ceiling: ceiling::<D>, ceiling_words: words_per_step::<D>() }
     }
 }
 
@@ -64,6 +68,12 @@ const fn f16_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
 /// Tiles of pairs of bf16.
 pub(super) const fn bf16<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm { prepare: Some(prepare::<V, Bf16Pairs>), ..f32::<V>(tiles, weights_block) }
+}
+
+/// Tiles of pairs of f16.
+#[cfg(target_arch = "aarch64")]
+pub(super) const fn f16<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+    Gemm { prepare: Some(prepare::<V, F16Pairs>), ..f32::<V>(tiles, weights_block) }
 }
 
 /// Tiles of unsigned bytes by signed bytes.

@@ -47,6 +47,8 @@ pub(super) mod serial;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod sierra;
 pub(super) mod skylake;
+#[cfg(target_arch = "aarch64")]
+mod square;
 mod tile;
 mod widen;
 
@@ -103,13 +105,16 @@ pub struct Product<'a> {
     pub output: MatrixMut<'a, f32>,
 }
 
-/// Rows cut into tiles of almost equal height, the tallest first.
-fn tile_heights(rows: usize, tallest: usize) -> impl Iterator<Item = usize> {
-    let count = rows.div_ceil(tallest);
-    (0..count).map(move |index| rows / count + usize::from(index < rows % count))
-}
-
 impl Gemm {
+    /// So many rows cut into tiles of almost equal height, the tallest first, each of whole groups of rows that are multiplied
+    /// together, but for the last one.
+    fn tile_heights(&self, rows: usize) -> impl Iterator<Item = usize> {
+        let (count, group) = (rows.div_ceil(self.tallest()), self.tiles.rows_together);
+        let groups = rows.div_ceil(group);
+        let start = move |tile| (tile * (groups / count) + (groups % count).min(tile)) * group;
+        (0..count).map(move |tile| start(tile + 1).min(rows) - start(tile))
+    }
+
     /// The most rows of a tile.
     pub(super) fn tallest(&self) -> usize {
         self.tiles.by_rows.len()
@@ -137,10 +142,7 @@ impl Gemm {
 
     /// How many panels at once suit that many rows, which are not zero.
     fn panels_at_once(&self, rows: usize) -> usize {
-        tile_heights(rows, self.tallest())
-            .map(|height| self.tiles.by_rows[height - 1].len())
-            .min()
-            .unwrap_or(1)
+        self.tile_heights(rows).map(|height| self.tiles.by_rows[height - 1].len()).min().unwrap_or(1)
     }
 
     /// Runs tiles down `rows` rows of a strip of `panels` panels, as many as [`panels_at_once`](Gemm::panels_at_once) allows,
@@ -150,7 +152,7 @@ impl Gemm {
     /// The machine has this class's instructions, and the tile's pointers are good for that many rows and panels.
     unsafe fn strip(&self, rows: usize, panels: usize, tile: Tile, then: impl Fn(Range<usize>)) {
         let mut row = 0;
-        for height in tile_heights(rows, self.tallest()) {
+        for height in self.tile_heights(rows) {
             // SAFETY: the heights add up to `rows`, so the pointers stay inside what the caller promised.
             unsafe {
                 let input = tile.input.add(row * tile.input_stride);

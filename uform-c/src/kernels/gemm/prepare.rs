@@ -147,14 +147,43 @@ impl Form for F16Floats {
         // SAFETY: as above.
         unsafe {
             let to = prepare.output.add(row * prepare.stride);
-            let (most, least) = (V::splat(F16_MAX), V::splat(-F16_MAX));
             registers::<V>(prepare.input.row(row), |column, value| {
-                // An infinity is an error upstream, and has to stay one: times zero it is no number.
-                let infinite = (value * V::splat(0.0)).is_nan();
-                let near = V::select(infinite, value, least.max(most.min(value)));
-                V::widen_f16(near.to_f16()).to_words().store(to.add(column));
+                V::widen_f16(f16_within_range(value)).to_words().store(to.add(column));
             });
         }
+    }
+}
+
+/// Pairs of f16, those beyond its range at its ends.
+#[cfg(target_arch = "aarch64")]
+pub(super) struct F16Pairs;
+
+#[cfg(target_arch = "aarch64")]
+impl Form for F16Pairs {
+    #[inline(always)]
+    unsafe fn row<V: Vector>(prepare: &Prepare, row: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let to = prepare.output.add(row * prepare.stride).cast::<u16>();
+            registers::<V>(prepare.input.row(row), |column, value| {
+                f16_within_range(value).store_halves(to.add(column));
+            });
+        }
+    }
+}
+
+/// The f16 nearest to each lane, at most the greatest one, but for infinities and what is no number.
+///
+/// # Safety
+/// The machine has the instructions of `V`.
+#[inline(always)]
+unsafe fn f16_within_range<V: Vector>(value: V) -> V::Words {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (most, least) = (V::splat(F16_MAX), V::splat(-F16_MAX));
+        // An infinity is an error upstream, and has to stay one: times zero it is no number.
+        let infinite = (value * V::splat(0.0)).is_nan();
+        V::select(infinite, value, least.max(most.min(value))).to_f16()
     }
 }
 
