@@ -108,6 +108,8 @@ const unsafe fn own(class: CpuClass) -> Option<Kernels> {
                 let gemms = Gemms { bf16, f16, i8, ..gemm::g2::gemms() };
                 Some(Kernels::over::<simd::F32x4>(class, gemms))
             }
+            #[cfg(target_arch = "aarch64")]
+            CpuClass::AppleM4 => Some(Kernels::over::<simd::F32x4>(class, gemm::sme::gemms())),
             _ => None,
         }
     }

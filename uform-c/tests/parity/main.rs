@@ -5,3 +5,5 @@ mod attention;
 mod gemm;
 mod rows;
 mod support;
+#[cfg(target_arch = "aarch64")]
+mod za;

@@ -52,7 +52,8 @@ impl Class {
     }
 }
 
-/// All classes with kernels of their own that can be tested here. Says on the terminal which could not run for real.
+/// All classes with kernels of their own that can be tested here, or the one that `UFORM_CPU_CLASS` names. Says on the terminal
+/// which could not run for real.
 pub(crate) fn classes() -> Vec<Class> {
     static MODEL: OnceLock<Kernels> = OnceLock::new();
     static SIERRA: OnceLock<Option<Kernels>> = OnceLock::new();
@@ -65,6 +66,7 @@ pub(crate) fn classes() -> Vec<Class> {
         CpuClass::AmdGenoa,
         CpuClass::AwsG2,
         CpuClass::AppleM2,
+        CpuClass::AppleM4,
         CpuClass::Monoversioned,
     ];
     let (found, missing): (Vec<_>, Vec<_>) = own
@@ -93,7 +95,18 @@ pub(crate) fn classes() -> Vec<Class> {
         let model = MODEL.get_or_init(|| unsafe { Kernels::skylake::<Portable<16, true>>() });
         classes.push(Class { name: "intel-skylake's software model", kernels: model });
     }
-    classes
+    match std::env::var(cpu::CLASS_VARIABLE) {
+        Ok(only) => vec![named(classes, &only)],
+        Err(_) => classes,
+    }
+}
+
+/// The class of that name, with kernels of its own or inherited ones.
+fn named(classes: Vec<Class>, name: &str) -> Class {
+    let class = CpuClass::parse(name).expect("a class");
+    let inherited =
+        || Class { name: class.name(), kernels: for_class(class).expect("a class that runs here") };
+    classes.into_iter().find(|class| class.name == name).unwrap_or_else(inherited)
 }
 
 /// Numbers between -2 and 2 that depend on `seed` alone.

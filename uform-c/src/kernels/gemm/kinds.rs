@@ -43,7 +43,7 @@ impl Tiles {
 }
 
 /// Tiles of f32.
-const fn f32<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+pub(super) const fn f32<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm { tiles, weights_block, epilogue: epilogue::<V, Plain>, prepare: None, widen: None }
 }
 

@@ -48,6 +48,8 @@ pub(super) mod serial;
 pub(super) mod sierra;
 pub(super) mod skylake;
 #[cfg(target_arch = "aarch64")]
+pub(super) mod sme;
+#[cfg(target_arch = "aarch64")]
 mod square;
 mod tile;
 mod widen;
