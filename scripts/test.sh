@@ -27,6 +27,7 @@ step_classes() {
   done
 }
 step_emulated() { tests/emulated/run.sh; }
+step_monoversioned() { tests/monoversioned/run.sh; }
 step_arm() { tests/arm/run.sh; }
 step_c() { tests/c/run.sh; }
 step_package() { tests/package/run.sh; }
@@ -41,11 +42,11 @@ step_docs() {
 budget() {
   case $1 in
     setup) echo 420 ;; lint) echo 300 ;; engine) echo 300 ;; rust) echo 180 ;; c) echo 240 ;;
-    arm | node | python | wasm) echo 240 ;; *) echo 120 ;;
+    arm | monoversioned | node | python | wasm) echo 240 ;; *) echo 120 ;;
   esac
 }
 
-all="setup format checks lint engine rust classes emulated arm c package node python wasm docs"
+all="setup format checks lint engine rust classes emulated monoversioned arm c package node python wasm docs"
 passed=0 failed=0 lines=()
 for name in ${*:-$all}; do
   echo "=== $name"
@@ -53,7 +54,7 @@ for name in ${*:-$all}; do
   if "step_$name"; then verdict=passed passed=$((passed + 1)); else verdict=FAILED failed=$((failed + 1)); fi
   took=$((SECONDS - start))
   over=$([ "$took" -le "$(budget "$name")" ] || echo "  over its budget")
-  lines+=("$(printf '%-10s %-7s %5d s of %5d s%s' "$name" "$verdict" "$took" "$(budget "$name")" "$over")")
+  lines+=("$(printf '%-13s %-7s %5d s of %5d s%s' "$name" "$verdict" "$took" "$(budget "$name")" "$over")")
   echo "${lines[-1]}"
 done
 printf '\n%s\n' "steps:" "${lines[@]}" "all: $SECONDS s"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# 64-bit Arm, by emulation: the parity tests of the kernels and the conformance suite, on a processor that has NEON and
-# nothing more, where the wider class is refused, and on one with everything that the emulator knows.
+# 64-bit Arm, by emulation: the parity tests of the kernels and the conformance suite, class after class on a processor that has
+# just what it needs, with streaming vectors of several lengths, and the refusal of classes that a processor lacks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 for program in qemu-aarch64 aarch64-linux-gnu-g++; do
@@ -25,32 +25,36 @@ for message in map(json.loads, sys.stdin):
 parity=$(binary uform-c parity)
 engine=$(binary uform-c conformance)
 package=$(binary uform-rs conformance)
+sme() { # BITS: streaming vectors of that length, and no other
+  echo "sme=on,sme$1=on,sme-default-vector-length=$(($1 / 8))"
+}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-run() { # CPU COMMAND...: runs it on that processor, in the folder of the package
-  local cpu=$1
-  shift
-  (cd uform-rs && qemu-aarch64 -cpu "$cpu" -L /usr/aarch64-linux-gnu "$@")
+run() { # CPU CLASS COMMAND...: runs it on that processor as that class, in the folder of the package
+  local cpu=$1 class=$2
+  shift 2
+  (cd uform-rs && UFORM_CPU_CLASS=$class qemu-aarch64 -cpu "$cpu" -L /usr/aarch64-linux-gnu "$@")
 }
 
-# Each processor with the widest class of its own kernels that it runs, the one that it lacks, and which parity tests: all
-# on the wider one, whose classes are the narrower one's too; there as many as run each kernel once.
-while read -r cpu class lacking tests; do
-  echo "$cpu, class $class"
+# Each processor with a class, all classes that run there, one that it refuses, the suites, and the parity tests, all where none
+# are named.
+while read -r cpu class runnable refused suites tests; do
+  echo "$cpu as $class"
   # shellcheck disable=SC2086
-  run "$cpu" "$parity" $tests 2>&1 | tee "$log"
-  found=$(sed -n 's/.*NOT RUN on this machine: //p' "$log")
-  [ "${found:-none}" = "$lacking" ] || { echo "arm: $cpu lacks '$found', not '$lacking'" >&2; exit 1; }
-  for suite in "$engine" "$package"; do UFORM_CPU_CLASS=$class run "$cpu" "$suite"; done
-  [ "$lacking" = none ] && continue
-  if UFORM_CPU_CLASS=$lacking run "$cpu" "$package" >"$log" 2>&1; then
-    echo "arm: $cpu does not refuse $lacking" >&2
+  run "$cpu" "$class" "$parity" --quiet $tests
+  for suite in ${suites//,/ }; do run "$cpu" "$class" "${!suite}" --quiet; done
+  if run "$cpu" "$refused" "$package" >"$log" 2>&1; then
+    echo "arm: $cpu does not refuse $refused" >&2
     exit 1
   fi
-  grep -q "CPU class $lacking cannot run here" "$log" || { cat "$log"; exit 1; }
-  echo "$cpu refuses $lacking"
-done <<'TABLE'
-cortex-a72 aws-g2 apple-m2 rows:: support:: attention::attention_matches gemm::products_of_bytes gemm::layers_in_narrow
-max apple-m2 none
+  grep -q "CPU class $refused cannot run here; this machine runs $runnable\"" "$log" || { cat "$log"; exit 1; }
+  echo "$cpu refuses $refused"
+done <<TABLE
+cortex-a72 aws-g2 serial,aws-g2 apple-m2 engine,package
+neoverse-v1 apple-m2 serial,aws-g2,apple-m2 apple-m4 engine,package
+neoverse-n2 aws-g5 serial,aws-g2,apple-m2,aws-g5 nvidia-vera engine support::
+max,$(sme 512) apple-m4 serial,aws-g2,apple-m2,apple-m4,aws-g5 nvidia-vera engine,package gemm:: attention:: za:: support::
+max,$(sme 256) apple-m4 serial,aws-g2,apple-m2,apple-m4,aws-g5 nvidia-vera , gemm::a_row gemm::any_cut za::
+max,$(sme 128) apple-m4 serial,aws-g2,apple-m2,apple-m4,aws-g5 nvidia-vera , gemm::a_row gemm::any_cut za::
 TABLE

@@ -116,6 +116,9 @@ pub extern "C" fn uform_capabilities_compiled() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn uform_capabilities_available() -> *const c_char {
     static TEXT: OnceLock<CString> = OnceLock::new();
+    if !cpu::has_built() {
+        return c"".as_ptr();
+    }
     guard_value(std::ptr::null(), || constant(&TEXT, cpu::capabilities_available()))
 }
 
@@ -156,6 +159,9 @@ pub unsafe extern "C" fn uform_cpu_class_parse(
 /// Thread safety: any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn uform_cpu_class_detected() -> uform_cpu_class_t {
+    if !cpu::has_built() {
+        return 0;
+    }
     guard_value(0, || cpu::resolve(None).map_or(0, |class| class as uform_cpu_class_t))
 }
 

@@ -1,9 +1,11 @@
 //! The way out of every exported function: errors and panics become a status and a sentence, nothing else crosses.
 
 use std::any::Any;
+use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::base::{Error, Result, Status};
+use crate::system::cpu;
 
 use super::error::{UFORM_ERROR_MESSAGE_CAPACITY, uform_error_t, uform_status_t};
 
@@ -12,6 +14,11 @@ use super::error::{UFORM_ERROR_MESSAGE_CAPACITY, uform_error_t, uform_status_t};
 /// # Safety
 /// `error` is NULL or addresses an error record that nothing else touches during the call.
 pub(super) unsafe fn guard(error: *mut uform_error_t, body: impl FnOnce() -> Result<()>) -> uform_status_t {
+    if !cpu::has_built() {
+        // SAFETY: the caller's promise is ours.
+        unsafe { refuse(error) };
+        return Status::Unsupported as uform_status_t;
+    }
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return Status::Ok as uform_status_t,
         Ok(Err(failure)) => failure,
@@ -37,6 +44,26 @@ pub(super) unsafe fn fill(error: *mut uform_error_t, failure: &Error) {
     }
     // SAFETY: not NULL, so by the caller's promise a record that is ours during the call.
     unsafe { error.write(record(failure)) };
+}
+
+/// Says that this machine lacks what the compiler may use in this build, with none of it: by functions of the C library,
+/// for which the compiler has to take lengths that it does not know.
+///
+/// # Safety
+/// As for [`guard`].
+unsafe fn refuse(error: *mut uform_error_t) {
+    const { assert!(cpu::LACKING.len() < UFORM_ERROR_MESSAGE_CAPACITY) };
+    if error.is_null() {
+        return;
+    }
+    // SAFETY: not NULL, so by the caller's promise a record that is ours during the call, and longer than the sentence.
+    unsafe {
+        let message = (&raw mut (*error).message).cast::<u8>();
+        message.write_bytes(0, black_box(UFORM_ERROR_MESSAGE_CAPACITY));
+        message.copy_from_nonoverlapping(cpu::LACKING.as_ptr(), black_box(cpu::LACKING.len()));
+        (*error).status = Status::Unsupported as uform_status_t;
+        (*error).message_length = cpu::LACKING.len() as u32;
+    }
 }
 
 /// The record of a failure, its sentence cut at a character boundary.

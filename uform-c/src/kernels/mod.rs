@@ -1,8 +1,6 @@
 //! Layer 2: pure functions on views: no allocation, no threads, no globals. A family is a folder; its `mod.rs` states the
 //! contract and the numerical notes. Kernels are written once over [`simd::Vector`] and compiled per instruction set.
 
-use std::sync::OnceLock;
-
 use crate::base::Result;
 use crate::system::cpu::{self, CpuClass};
 
@@ -38,25 +36,41 @@ pub struct Kernels {
 /// The kernels of `class`, its own or those of the nearest ancestor that has some. `Unsupported` when this build or
 /// machine cannot run them.
 pub fn for_class(class: CpuClass) -> Result<&'static Kernels> {
-    /// One per number of a class.
-    static TABLE: [OnceLock<Kernels>; 32] = [const { OnceLock::new() }; 32];
+    cpu::demand(class).map(of_runnable)
+}
 
-    let class = cpu::demand(class)?;
-    // SAFETY: the machine was just found to run this class, and so its ancestors.
-    Ok(TABLE[class as usize].get_or_init(|| Kernels { class, ..unsafe { nearest(class) } }))
+/// The kernels of a class that this machine runs.
+#[cfg(not(feature = "monoversioned"))]
+fn of_runnable(class: CpuClass) -> &'static Kernels {
+    /// One per number of a class.
+    static TABLE: [std::sync::OnceLock<Kernels>; 32] = [const { std::sync::OnceLock::new() }; 32];
+
+    // SAFETY: the machine was found to run this class, and so its ancestors.
+    TABLE[class as usize].get_or_init(|| Kernels { class, ..unsafe { nearest(class) } })
+}
+
+/// The kernels of the one class that there is. Made by the compiler, so that it drops all others.
+#[cfg(feature = "monoversioned")]
+fn of_runnable(class: CpuClass) -> &'static Kernels {
+    // SAFETY: a class is asked for when the machine was found to have all that this build may use.
+    static ONLY: Kernels =
+        Kernels { class: CpuClass::Monoversioned, ..unsafe { nearest(CpuClass::Monoversioned) } };
+
+    debug_assert!(class == ONLY.class);
+    &ONLY
 }
 
 /// The kernels of the nearest class from `class` up that has some.
 ///
 /// # Safety
 /// The machine runs `class`.
-unsafe fn nearest(mut class: CpuClass) -> Kernels {
+const unsafe fn nearest(mut class: CpuClass) -> Kernels {
     loop {
         // SAFETY: a machine that runs a class runs its ancestors.
         match (unsafe { own(class) }, class.parent()) {
             (Some(kernels), _) => return kernels,
             (None, Some(parent)) => class = parent,
-            (None, None) => unreachable!("the root of the classes has kernels"),
+            (None, None) => panic!("the root of the classes has kernels"),
         }
     }
 }
@@ -65,7 +79,7 @@ unsafe fn nearest(mut class: CpuClass) -> Kernels {
 ///
 /// # Safety
 /// The machine runs `class`.
-unsafe fn own(class: CpuClass) -> Option<Kernels> {
+const unsafe fn own(class: CpuClass) -> Option<Kernels> {
     // SAFETY: the machine has the instructions of the class, so those of its vector.
     unsafe {
         match class {
@@ -102,9 +116,12 @@ unsafe fn own(class: CpuClass) -> Option<Kernels> {
             CpuClass::AwsG2 => Some(Kernels::over::<simd::F32x4>(class, gemm::g2::gemms())),
             #[cfg(target_arch = "aarch64")]
             CpuClass::AppleM2 => {
-                let gemms = Gemms { i8: gemm::m2::i8(), ..gemm::g2::gemms() }.with_bf16(gemm::m2::bf16());
+                let (f16, i8) = (gemm::m2::f16(), gemm::m2::i8());
+                let gemms = Gemms { f16, i8, ..gemm::g2::gemms() }.with_bf16(gemm::m2::bf16());
                 Some(Kernels::over::<simd::F32x4>(class, gemms))
             }
+            #[cfg(target_arch = "aarch64")]
+            CpuClass::AppleM4 => Some(Kernels::over::<simd::F32x4>(class, gemm::sme::gemms())),
             _ => None,
         }
     }
@@ -149,7 +166,7 @@ impl Kernels {
     /// # Safety
     /// The machine has the instructions of `IntelHaswell` and AVX-VNNI.
     #[cfg(target_arch = "x86_64")]
-    unsafe fn over_sierra() -> Self {
+    const unsafe fn over_sierra() -> Self {
         let gemms = Gemms { i8: gemm::sierra::i8(), ..gemm::haswell::gemms::<simd::F32x8>() };
         // SAFETY: the caller's promise.
         unsafe { Self::over::<simd::F32x8>(CpuClass::IntelSierra, gemms) }
@@ -159,7 +176,7 @@ impl Kernels {
     ///
     /// # Safety
     /// The machine has the instructions of `V`, which suffice for `gemms`.
-    unsafe fn over<V: Vector>(class: CpuClass, gemms: Gemms) -> Self {
+    const unsafe fn over<V: Vector>(class: CpuClass, gemms: Gemms) -> Self {
         Self {
             class,
             gemms,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::base::{Error, Result, err};
 
 use super::cpu_class::names;
-pub use super::cpu_class::{Architecture, CpuClass};
+pub use super::cpu_class::{Architecture, BUILT_FOR, CpuClass};
 use super::cpu_features::Features;
 use super::gpu::{self, GpuClass};
 
@@ -27,20 +28,43 @@ pub fn can_run(class: CpuClass) -> bool {
     runnable().contains(&class)
 }
 
-/// The widest class of this build that this machine can run. Any thread.
+/// The widest class of this build that this machine can run; where it can run none, the only one of the build. Any thread.
 pub fn detected() -> CpuClass {
     // Numbers grow with the instructions inside an architecture.
-    runnable().last().copied().unwrap_or(CpuClass::Serial)
+    runnable().last().copied().unwrap_or(CpuClass::Monoversioned)
 }
 
 /// `class` if this build and this machine can run it, else `Unsupported` with those that they can. Any thread.
 pub fn demand(class: CpuClass) -> Result<CpuClass> {
     match can_run(class) {
         true => Ok(class),
+        false if !has_built() => err!(Unsupported, "{LACKING}"),
         false => {
             err!(Unsupported, "CPU class {class} cannot run here; this machine runs {}", runnable_names())
         }
     }
+}
+
+/// What is said on a machine that lacks what this build may use anywhere.
+pub const LACKING: &str =
+    "CPU class monoversioned cannot run here; this machine lacks instructions that this build was made with";
+
+/// Whether this machine has what the compiler may use anywhere in this build, as far as classes know of it: always, but in a
+/// build for one kind of machine. Looked at once, and without anything that the compiler would move in wide registers. Any thread.
+pub fn has_built() -> bool {
+    static FOUND: AtomicU32 = AtomicU32::new(UNKNOWN);
+    const UNKNOWN: u32 = 0;
+    const LACKS: u32 = 1;
+    const HAS: u32 = 2;
+
+    if cfg!(not(feature = "monoversioned")) {
+        return true;
+    }
+    if FOUND.load(Ordering::Relaxed) == UNKNOWN {
+        let has = Features::of_machine().contains(Features::OF_BUILD);
+        FOUND.store(if has { HAS } else { LACKS }, Ordering::Relaxed);
+    }
+    FOUND.load(Ordering::Relaxed) == HAS
 }
 
 /// The names of [`runnable`], comma-separated, for messages.
@@ -63,7 +87,7 @@ pub fn resolve(pin: Option<CpuClass>) -> Result<CpuClass> {
 
 /// The class to dispatch as where none is pinned and [`CLASS_VARIABLE`] is `variable`.
 fn unpinned(variable: Option<&str>) -> Result<CpuClass> {
-    let Some(name) = variable.filter(|name| !name.is_empty()) else { return Ok(detected()) };
+    let Some(name) = variable.filter(|name| !name.is_empty()) else { return demand(detected()) };
     let Ok(class) = CpuClass::parse(name) else {
         return err!(
             InvalidArgument,
@@ -107,18 +131,24 @@ mod tests {
     use super::*;
     use crate::base::Status;
 
+    /// The class that runs wherever this build does.
+    const FLOOR: CpuClass =
+        if cfg!(feature = "monoversioned") { CpuClass::Monoversioned } else { CpuClass::Serial };
+
     #[test]
-    fn serial_always_runs_and_the_last_runnable_class_is_detected() {
-        assert_eq!(runnable().first(), Some(&CpuClass::Serial));
+    fn the_floor_of_the_build_runs_and_the_last_runnable_class_is_detected() {
+        assert_eq!(runnable().first(), Some(&FLOOR));
         assert_eq!(runnable().last(), Some(&detected()));
-        assert!(!can_run(CpuClass::Monoversioned));
+        assert_eq!(can_run(CpuClass::Monoversioned), cfg!(feature = "monoversioned"));
+        assert_eq!(can_run(CpuClass::Serial), !cfg!(feature = "monoversioned"));
+        assert!(has_built());
         assert!(runnable().iter().all(|class| class.is_compiled()));
     }
 
     #[test]
     fn a_pin_goes_before_the_variable_and_the_variable_before_detection() {
-        assert_eq!(resolve(Some(CpuClass::Serial)).unwrap(), CpuClass::Serial);
-        assert_eq!(unpinned(Some("serial")).unwrap(), CpuClass::Serial);
+        assert_eq!(resolve(Some(FLOOR)).unwrap(), FLOOR);
+        assert_eq!(unpinned(Some(FLOOR.name())).unwrap(), FLOOR);
         assert_eq!(unpinned(Some("")).unwrap(), detected());
         assert_eq!(unpinned(None).unwrap(), detected());
     }
@@ -158,11 +188,12 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn capabilities_are_names_by_number_without_spaces() {
+        let all = "serial,intel-haswell,intel-sierra,intel-skylake,intel-icelake,amd-genoa,intel-sapphire,intel-granite,intel-diamond";
         assert_eq!(
             capabilities_compiled(),
-            "serial,intel-haswell,intel-sierra,intel-skylake,intel-icelake,amd-genoa,intel-sapphire,intel-granite,intel-diamond"
+            if cfg!(feature = "monoversioned") { "monoversioned" } else { all }
         );
-        assert!(capabilities_available().starts_with("serial"));
+        assert!(capabilities_available().starts_with(FLOOR.name()));
         for name in capabilities_available().split(',') {
             assert!(can_run(CpuClass::parse(name).unwrap()));
         }

@@ -22,8 +22,6 @@ pub enum Architecture {
     Wasm32,
     /// WebAssembly with 64-bit addresses.
     Wasm64,
-    /// A build for one class only, which this one is not.
-    Monoversioned,
 }
 
 impl Architecture {
@@ -37,7 +35,6 @@ impl Architecture {
             // Modules cannot ask for instructions at run time: without them in the build, the class is not there.
             Self::Wasm32 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
             Self::Wasm64 => cfg!(all(target_arch = "wasm64", target_feature = "relaxed-simd")),
-            Self::Monoversioned => false,
         }
     }
 }
@@ -53,6 +50,16 @@ pub(super) struct Row {
     pub(super) parent: Option<CpuClass>,
 }
 
+impl Row {
+    /// What the class and all its ancestors need.
+    const fn needs(&self) -> Features {
+        match self.parent {
+            None => self.features,
+            Some(parent) => self.features.with(parent.row().needs()),
+        }
+    }
+}
+
 macro_rules! classes {
     ($($(#[$doc:meta])* $class:ident = $number:literal, $name:literal, $architecture:ident, [$($feature:ident)*], $parent:expr;)*) => {
         /// The processor families that kernels are tuned for, numbered as the C ABI numbers them.
@@ -60,7 +67,7 @@ macro_rules! classes {
         #[repr(u32)]
         pub enum CpuClass { $($(#[$doc])* $class = $number,)* }
 
-        pub(super) static ROWS: &[Row] = &[$(Row {
+        pub(super) const ROWS: &[Row] = &[$(Row {
             class: CpuClass::$class,
             name: $name,
             architecture: Architecture::$architecture,
@@ -105,9 +112,24 @@ classes! {
     Wasm32V128 = 16, "wasm32-v128", Wasm32, [], Some(CpuClass::Serial);
     /// WebAssembly with relaxed vectors, shared memory and 64-bit addresses.
     Wasm64Extended = 17, "wasm64-extended", Wasm64, [], Some(CpuClass::Serial);
-    /// The only class of a build that was made for one machine.
-    Monoversioned = 18, "monoversioned", Monoversioned, [], Some(CpuClass::Serial);
+    /// The only class of a build for one kind of machine, which the cargo feature `monoversioned` makes: it has the kernels of
+    /// [`BUILT_FOR`] and needs all that the build may use.
+    Monoversioned = 18, "monoversioned", Any, [], Some(CpuClass::Serial);
 }
+
+/// The widest of the classes that are chosen at run time for which the target features of this build suffice.
+pub const BUILT_FOR: CpuClass = {
+    let (mut widest, mut position) = (CpuClass::Serial, 0);
+    // The last row is that of `Monoversioned`; numbers grow with the instructions inside an architecture.
+    while position + 1 < ROWS.len() {
+        let row = &ROWS[position];
+        if row.architecture.is_built() && Features::OF_BUILD.contains(row.needs()) {
+            widest = row.class;
+        }
+        position += 1;
+    }
+    widest
+};
 
 impl CpuClass {
     /// Every class, by number.
@@ -134,8 +156,11 @@ impl CpuClass {
     }
 
     /// The class whose kernels serve where this one has none of its own; `Serial` has no parent.
-    pub fn parent(self) -> Option<Self> {
-        self.row().parent
+    pub const fn parent(self) -> Option<Self> {
+        match self {
+            Self::Monoversioned => Some(BUILT_FOR),
+            _ => self.row().parent,
+        }
     }
 
     /// The instruction set that it belongs to.
@@ -143,20 +168,22 @@ impl CpuClass {
         self.row().architecture
     }
 
-    /// Whether this build holds kernels that serve it, its own or inherited ones.
+    /// Whether this build holds kernels that serve it, its own or inherited ones. One for one kind of machine has no other class
+    /// than `Monoversioned`, and all others have all but that.
     pub fn is_compiled(self) -> bool {
-        self.architecture().is_built()
+        (self == Self::Monoversioned) == cfg!(feature = "monoversioned") && self.architecture().is_built()
     }
 
     /// Whether this build and a machine with `features` can run it.
     pub(super) fn runs_with(self, features: Features) -> bool {
-        let row = self.row();
-        row.architecture.is_built()
-            && features.contains(row.features)
-            && row.parent.is_none_or(|parent| parent.runs_with(features))
+        let needs = match self {
+            Self::Monoversioned => Features::OF_BUILD,
+            _ => self.row().needs(),
+        };
+        self.is_compiled() && features.contains(needs)
     }
 
-    fn row(self) -> &'static Row {
+    const fn row(self) -> &'static Row {
         // Rows are in the order of the numbers, which start at one; a test holds that.
         &ROWS[self as usize - 1]
     }
@@ -203,7 +230,8 @@ mod tests {
             let mut last = class;
             while let Some(parent) = last.parent() {
                 assert!(parent < last, "{parent} is not below {last}");
-                assert!(parent == CpuClass::Serial || parent.architecture() == class.architecture());
+                let within = parent.architecture() == class.architecture() || last == CpuClass::Monoversioned;
+                assert!(parent == CpuClass::Serial || within || class == CpuClass::Monoversioned);
                 last = parent;
             }
             assert_eq!(last, CpuClass::Serial);

@@ -49,10 +49,66 @@ impl Features {
         self.0 & needed.0 == needed.0
     }
 
-    #[allow(dead_code, reason = "each architecture has its own way to find features")]
-    fn of(found: &[(bool, Self)]) -> Self {
-        found.iter().filter(|(there, _)| *there).fold(Self::NONE, |all, (_, feature)| all.with(*feature))
+    const fn of(found: &[(bool, Self)]) -> Self {
+        let (mut all, mut position) = (Self::NONE, 0);
+        while position < found.len() {
+            if found[position].0 {
+                all = all.with(found[position].1);
+            }
+            position += 1;
+        }
+        all
     }
+
+    /// What the compiler may use wherever it likes in this build: its target features. Those that Rust does not tell of yet, as
+    /// AMX and SME, are not among them.
+    pub(super) const OF_BUILD: Self = Self::of(&[
+        (cfg!(target_feature = "avx2"), Self::AVX2),
+        (cfg!(target_feature = "fma"), Self::FMA),
+        (cfg!(target_feature = "f16c"), Self::F16C),
+        (
+            cfg!(all(
+                target_feature = "bmi1",
+                target_feature = "bmi2",
+                target_feature = "lzcnt",
+                target_feature = "popcnt"
+            )),
+            Self::BMI,
+        ),
+        (cfg!(target_feature = "avxvnni"), Self::AVX_VNNI),
+        (cfg!(target_feature = "avxvnniint8"), Self::AVX_VNNI_INT8),
+        (cfg!(target_feature = "avxneconvert"), Self::AVX_NE_CONVERT),
+        (cfg!(target_feature = "avxifma"), Self::AVX_IFMA),
+        (
+            cfg!(all(
+                target_feature = "avx512f",
+                target_feature = "avx512cd",
+                target_feature = "avx512bw",
+                target_feature = "avx512dq",
+                target_feature = "avx512vl"
+            )),
+            Self::AVX512,
+        ),
+        (cfg!(target_feature = "avx512vnni"), Self::AVX512_VNNI),
+        (
+            cfg!(all(
+                target_feature = "avx512ifma",
+                target_feature = "avx512vbmi",
+                target_feature = "avx512vbmi2",
+                target_feature = "avx512bitalg",
+                target_feature = "avx512vpopcntdq"
+            )),
+            Self::AVX512_BITS,
+        ),
+        (cfg!(target_feature = "avx512bf16"), Self::AVX512_BF16),
+        (cfg!(target_feature = "avx512fp16"), Self::AVX512_FP16),
+        (cfg!(target_feature = "neon"), Self::NEON),
+        (cfg!(target_feature = "dotprod"), Self::DOT_PRODUCT),
+        (cfg!(target_feature = "i8mm"), Self::I8MM),
+        (cfg!(target_feature = "bf16"), Self::BF16),
+        (cfg!(all(target_feature = "fp16", target_feature = "fhm")), Self::FP16),
+        (cfg!(target_feature = "sve2"), Self::SVE2),
+    ]);
 
     /// What this machine offers.
     pub(super) fn of_machine() -> Self {
@@ -171,27 +227,32 @@ fn tiles_are_lent() -> bool {
 #[cfg(target_arch = "aarch64")]
 fn machine() -> Features {
     use std::arch::is_aarch64_feature_detected as has;
+    let says = |word, position, name, otherwise| arm_system_says(word, position, name).unwrap_or(otherwise);
+    let half = says(1, 10, c"hw.optional.arm.FEAT_FP16", has!("fp16"));
     Features::of(&[
-        (has!("neon"), Features::NEON),
-        (has!("dotprod"), Features::DOT_PRODUCT),
-        (has!("i8mm"), Features::I8MM),
-        (has!("bf16"), Features::BF16),
-        (has!("fp16") && has!("fhm"), Features::FP16),
-        (has!("sve2"), Features::SVE2),
-        (arm_system_says(23, c"hw.optional.arm.FEAT_SME"), Features::SME),
-        (arm_system_says(53, c"hw.optional.arm.FEAT_FP8DOT4"), Features::FP8_DOT),
+        // Every 64-bit Arm that Rust builds for has it.
+        (cfg!(target_feature = "neon"), Features::NEON),
+        (says(1, 20, c"hw.optional.arm.FEAT_DotProd", has!("dotprod")), Features::DOT_PRODUCT),
+        (says(2, 13, c"hw.optional.arm.FEAT_I8MM", has!("i8mm")), Features::I8MM),
+        (says(2, 14, c"hw.optional.arm.FEAT_BF16", has!("bf16")), Features::BF16),
+        (half && says(1, 23, c"hw.optional.arm.FEAT_FHM", has!("fhm")), Features::FP16),
+        (says(2, 1, c"hw.optional.arm.FEAT_SVE2", has!("sve2")), Features::SVE2),
+        (says(2, 23, c"hw.optional.arm.FEAT_SME", false), Features::SME),
+        (says(2, 53, c"hw.optional.arm.FEAT_FP8DOT4", false), Features::FP8_DOT),
     ])
 }
 
-/// Whether bit `position` of AT_HWCAP2 is set (arch/arm64/include/uapi/asm/hwcap.h in Linux); on macOS, whether the
-/// system variable `name` is one. For what the standard library cannot be asked yet.
+/// Whether bit `position` of AT_HWCAP or, for `word` two, of AT_HWCAP2 is set (arch/arm64/include/uapi/asm/hwcap.h in Linux);
+/// on macOS, whether the system variable `name` is one; nothing elsewhere. The standard library does not know all of them,
+/// and takes for granted what the build may use.
 #[cfg(target_arch = "aarch64")]
 #[allow(unused_variables, reason = "each system has its own question")]
-fn arm_system_says(position: u32, name: &std::ffi::CStr) -> bool {
+fn arm_system_says(word: u32, position: u32, name: &std::ffi::CStr) -> Option<bool> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
+        let word = if word == 2 { libc::AT_HWCAP2 } else { libc::AT_HWCAP };
         // SAFETY: reads the vector that the kernel handed to this process.
-        unsafe { libc::getauxval(libc::AT_HWCAP2) >> position & 1 == 1 }
+        Some(unsafe { libc::getauxval(word) } >> position & 1 == 1)
     }
     #[cfg(target_vendor = "apple")]
     {
@@ -201,11 +262,11 @@ fn arm_system_says(position: u32, name: &std::ffi::CStr) -> bool {
         // SAFETY: the value and its size are ours, and the name ends in a NUL.
         let status =
             unsafe { libc::sysctlbyname(name.as_ptr(), value_pointer, &mut size, std::ptr::null_mut(), 0) };
-        status == 0 && value == 1
+        Some(status == 0 && value == 1)
     }
     #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
     {
-        false
+        None
     }
 }
 

@@ -10,3 +10,5 @@ mod gemm;
 mod rotary;
 mod rows;
 mod support;
+#[cfg(target_arch = "aarch64")]
+mod za;

@@ -9,7 +9,7 @@ use uform_c::executors::{Cancel, Context, Scratch, Team};
 #[cfg(target_arch = "x86_64")]
 use uform_c::kernels::simd::Portable;
 use uform_c::kernels::{Kernels, for_class};
-use uform_c::system::cpu::{self, CpuClass};
+use uform_c::system::cpu::{self, BUILT_FOR, CpuClass};
 
 #[cfg(target_arch = "x86_64")]
 use crate::amx_model::Model;
@@ -50,11 +50,16 @@ pub(crate) struct Class {
 impl Class {
     pub(crate) fn tolerance(&self, family: &str) -> f64 {
         let row = TOLERANCES.iter().find(|row| row.family == family).expect("a row of the table");
-        if self.kernels.class == CpuClass::Serial { row.serial } else { row.others }
+        let serial = match self.kernels.class {
+            CpuClass::Monoversioned => BUILT_FOR == CpuClass::Serial,
+            class => class == CpuClass::Serial,
+        };
+        if serial { row.serial } else { row.others }
     }
 }
 
-/// All classes with kernels of their own that can be tested here. Says on the terminal which could not run for real.
+/// All classes with kernels of their own that can be tested here, or the one that `UFORM_CPU_CLASS` names. Says on the terminal
+/// which could not run for real.
 pub(crate) fn classes() -> Vec<Class> {
     #[cfg(target_arch = "x86_64")]
     static MODELS: OnceLock<[Kernels; 2]> = OnceLock::new();
@@ -70,6 +75,8 @@ pub(crate) fn classes() -> Vec<Class> {
         CpuClass::IntelGranite,
         CpuClass::AwsG2,
         CpuClass::AppleM2,
+        CpuClass::AppleM4,
+        CpuClass::Monoversioned,
     ];
     let (found, missing): (Vec<_>, Vec<_>) = own
         .into_iter()
@@ -101,7 +108,18 @@ pub(crate) fn classes() -> Vec<Class> {
         let names = ["intel-skylake's software model", "intel-granite's software model"];
         classes.extend(names.into_iter().zip(models).map(|(name, kernels)| Class { name, kernels }));
     }
-    classes
+    match std::env::var(cpu::CLASS_VARIABLE) {
+        Ok(only) => vec![named(classes, &only)],
+        Err(_) => classes,
+    }
+}
+
+/// The class of that name, with kernels of its own or inherited ones.
+fn named(classes: Vec<Class>, name: &str) -> Class {
+    let class = CpuClass::parse(name).expect("a class");
+    let inherited =
+        || Class { name: class.name(), kernels: for_class(class).expect("a class that runs here") };
+    classes.into_iter().find(|class| class.name == name).unwrap_or_else(inherited)
 }
 
 /// Numbers between -2 and 2 that depend on `seed` alone.
@@ -214,7 +232,7 @@ fn a_class_that_the_machine_lacks_is_unsupported() {
             Err(error) => {
                 assert!(!cpu::runnable().contains(&class));
                 assert_eq!(error.status, uform_c::base::Status::Unsupported);
-                assert!(error.message.contains("serial"), "{}", error.message);
+                assert!(error.message.contains(cpu::runnable()[0].name()), "{}", error.message);
             }
         }
     }

@@ -34,14 +34,25 @@ pub(super) const fn tiles<D: Dot>() -> Tiles {
     Tiles::of::<D>(ByRows::<D>::ALL)
 }
 
+/// The low halves of four columns, then their high ones; a tile does this once for all of its rows. By TBL, as what
+/// compilers make of a shuffle is two registers.
+///
+/// # Safety
+/// The machine has NEON.
+#[inline(always)]
+pub(super) unsafe fn low_halves_first(column: I32x4) -> uint8x16_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let order = vld1q_u8([0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15].as_ptr());
+        vqtbl1q_u8(vreinterpretq_u8_u32(column.register()), order)
+    }
+}
+
 /// A word is two signed integers of 16 bits, and sums are exact.
 struct Halves;
 
 instruction!(Halves, F32x4, I32x4, I32x4, "neon", |value, column, sum| {
-    // The low halves of four columns, then their high ones; a tile does this once for all of its rows. By TBL, as
-    // what compilers make of a shuffle is two registers.
-    let order = vld1q_u8([0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15].as_ptr());
-    let column = vreinterpretq_s16_u8(vqtbl1q_u8(vreinterpretq_u8_u32(column.register()), order));
+    let column = vreinterpretq_s16_u8(low_halves_first(column));
     let value = vreinterpretq_s16_u32(value.register());
     let sum = vreinterpretq_s32_u32(sum.register());
     let sum = vmlal_laneq_s16::<0>(sum, vget_low_s16(column), value);

@@ -6,7 +6,7 @@ use super::TileFunction;
 use super::ceiling::{CeilingFunction, ceiling, words_per_step};
 use super::dot::Dot;
 use super::epilogue::{EpilogueFunction, Plain, Scaled, epilogue};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::prepare::F16Pairs;
 use super::prepare::{Bf16Floats, Bf16Pairs, ByteHalves, Bytes, F16Floats, PrepareFunction, prepare};
 use super::widen::{FromBf16, FromBytes, FromF16, WidenFunction, widen};
@@ -37,7 +37,8 @@ pub(super) struct Tiles {
     pub(super) registers: Option<Registers>,
 }
 
-/// Prepared inputs can be read, and blocks of k end, at multiples of these many rows and words.
+/// Heights of tiles are multiples of these rows where there are as many; prepared inputs can be read, and blocks of k end, at
+/// multiples of these many rows and words.
 #[derive(Clone, Copy)]
 pub(super) struct Unit {
     pub(super) rows: usize,
@@ -61,7 +62,7 @@ impl Tiles {
 }
 
 /// Tiles of f32.
-const fn f32<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
+pub(super) const fn f32<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm { tiles, weights_block, epilogue: epilogue::<V, Plain>, prepare: None, widen: None }
 }
 
@@ -89,7 +90,7 @@ pub(super) const fn bf16<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm 
 }
 
 /// Tiles of pairs of f16.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) const fn f16<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm { prepare: Some(prepare::<V, F16Pairs>), ..f32::<V>(tiles, weights_block) }
 }

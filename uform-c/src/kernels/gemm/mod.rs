@@ -56,6 +56,10 @@ pub(super) mod serial;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod sierra;
 pub(super) mod skylake;
+#[cfg(target_arch = "aarch64")]
+pub(super) mod sme;
+#[cfg(target_arch = "aarch64")]
+mod square;
 mod tile;
 mod widen;
 

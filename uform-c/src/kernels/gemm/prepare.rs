@@ -165,10 +165,10 @@ unsafe fn to_f16<V: Vector>(value: V) -> V::Words {
 }
 
 /// Pairs of f16.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) struct F16Pairs;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 impl Form for F16Pairs {
     const PER_WORD: usize = 2;
 
