@@ -93,6 +93,8 @@ unsafe fn own(class: CpuClass) -> Option<Kernels> {
                 let gemms = Gemms { bf16: gemm::m2::bf16(), i8: gemm::m2::i8(), ..gemm::g2::gemms() };
                 Some(Kernels::over::<simd::F32x4>(class, gemms))
             }
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            CpuClass::Wasm32V128 => Some(Kernels::over::<simd::F32x4>(class, gemm::wasm32_v128::gemms())),
             _ => None,
         }
     }

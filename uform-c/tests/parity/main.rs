@@ -3,5 +3,6 @@
 
 mod attention;
 mod gemm;
+mod halves;
 mod rows;
 mod support;

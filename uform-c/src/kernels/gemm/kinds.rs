@@ -3,7 +3,7 @@
 use crate::kernels::simd::Vector;
 
 use super::TileFunction;
-use super::ceiling::{CeilingFunction, ceiling, words_per_step};
+use super::ceiling::{COLUMNS, CeilingFunction, ceiling, words_per_step};
 use super::dot::Dot;
 use super::epilogue::{EpilogueFunction, Plain, Scaled, epilogue};
 use super::prepare::{Bf16Floats, Bf16Pairs, ByteHalves, Bytes, F16Floats, PrepareFunction, prepare};
@@ -34,7 +34,7 @@ pub(super) struct Tiles {
 impl Tiles {
     /// `by_rows[r - 1][p - 1]` computes r rows of p panels. Every list has at least one panel.
     pub(super) const fn of<D: Dot>(by_rows: &'static [&'static [TileFunction]]) -> Self {
-        Self { by_rows, ceiling: ceiling::<D>, ceiling_words: words_per_step::<D>() }
+        Self { by_rows, ceiling: ceiling::<D, COLUMNS>, ceiling_words: words_per_step::<D, COLUMNS>() }
     }
 }
 
@@ -62,6 +62,7 @@ const fn f16_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
 }
 
 /// Tiles of pairs of bf16.
+#[allow(dead_code, reason = "not every architecture has such products")]
 pub(super) const fn bf16<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm { prepare: Some(prepare::<V, Bf16Pairs>), ..f32::<V>(tiles, weights_block) }
 }

@@ -48,6 +48,8 @@ pub(super) mod serial;
 pub(super) mod sierra;
 pub(super) mod skylake;
 mod tile;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(super) mod wasm32_v128;
 mod widen;
 
 use epilogue::Epilogue;
