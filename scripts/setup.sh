@@ -29,7 +29,7 @@ python3 -m pip --version >/dev/null 2>&1 || packages python3-pip
 command -v cargo >/dev/null || { echo "setup.sh: cargo is missing; install Rust by rustup first" >&2; exit 1; }
 [ "$what" = test ] || exit 0
 
-packages clang libclang-dev libclang-rt-14-dev cmake make ninja-build valgrind libcjson-dev
+packages clang libclang-dev libclang-rt-14-dev cmake make ninja-build valgrind libcjson-dev chromium
 command -v node >/dev/null && command -v npm >/dev/null || packages nodejs npm
 tool cbindgen cbindgen 0.29.2
 tool bindgen bindgen-cli 0.73.2
