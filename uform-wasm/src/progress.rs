@@ -43,9 +43,6 @@ pub(crate) fn progress(callback: Option<Function>) -> Option<Progress> {
 /// Sends the warnings of this module to a callback, or nowhere.
 #[wasm_bindgen(js_name = setLogCallback)]
 pub fn set_log_callback(callback: Option<Function>) -> Result<()> {
-    let callback: Option<Arc<dyn Fn(&str) + Send + Sync>> = match callback.map(Teller) {
-        Some(teller) => Some(Arc::new(move |message| teller.say(message))),
-        None => None,
-    };
+    let callback = callback.map(Teller).map(|teller| Arc::new(move |message: &str| teller.say(message)) as _);
     uform::set_log_callback(callback).map_err(failed)
 }
