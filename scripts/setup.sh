@@ -29,23 +29,13 @@ python3 -m pip --version >/dev/null 2>&1 || packages python3-pip
 command -v cargo >/dev/null || { echo "setup.sh: cargo is missing; install Rust by rustup first" >&2; exit 1; }
 [ "$what" = test ] || exit 0
 
-packages clang libclang-dev libclang-rt-14-dev cmake make ninja-build valgrind libcjson-dev
+packages clang libclang-dev libclang-rt-14-dev cmake make ninja-build valgrind libcjson-dev chromium
 command -v node >/dev/null && command -v npm >/dev/null || packages nodejs npm
 tool cbindgen cbindgen 0.29.2
 tool bindgen bindgen-cli 0.73.2
 
-# An emulator of smaller x86 machines; the release's own knows too few, its backports have a newer one.
-if ! command -v qemu-x86_64 >/dev/null; then
-  list=/etc/apt/sources.list.d/uform-backports.list
-  release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-  # The archive that the machine's own sources name, in whichever of the two forms they are written.
-  archive=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -v security | head -n 1)
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive $release-backports main" |
-    $sudo tee "$list" >/dev/null
-  $sudo apt-get update -qq
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    -t "$release-backports" qemu-user >/dev/null
-fi
+# An emulator of smaller x86 machines; the release's own knows too few.
+command -v qemu-x86_64 >/dev/null || scripts/debian-backports.sh qemu-user
 
 # Python with what the tests of the bindings need, apart from the system's own.
 if ! [ -x "$cache/python/bin/maturin" ]; then

@@ -33,7 +33,7 @@ step_c() { tests/c/run.sh; }
 step_package() { tests/package/run.sh; }
 step_node() { (cd uform-node && npm ci --silent --ignore-scripts && npm run --silent build && npm test --silent); }
 step_python() { uform-python/scripts/test.sh "$UFORM_CACHE/python"; }
-step_wasm() { scripts/wasm/build.sh --test; }
+step_wasm() { tests/wasm/run.sh; }
 step_docs() {
   RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps -p uform -p uform-c --features uform-c/numa &&
     python3 scripts/readme.py

@@ -1,9 +1,11 @@
 // Builds the package: the addon by cargo, and the TypeScript layer as ES modules and as CommonJS.
 //
-//   node scripts/build.mjs [--release] [--no-addon] [--features numa]
+//   node scripts/build.mjs [--release] [--no-addon] [--features numa] [--wasm FOLDER]
+//
+// With a folder that scripts/wasm/build.sh has written, the ES modules also have the backend of WebAssembly.
 
 import { execFileSync } from "node:child_process";
-import { copyFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,6 +16,7 @@ const { values: options } = parseArgs({
     release: { type: "boolean", default: false },
     "no-addon": { type: "boolean", default: false },
     features: { type: "string", default: "" },
+    wasm: { type: "string", default: "" },
   },
 });
 const here = join(dirname(fileURLToPath(import.meta.url)), "..");
@@ -46,8 +49,14 @@ function buildAddon() {
   copyFileSync(built, addonPath);
 }
 
-/** The condition of each runtime that loads the addon; others, as browsers are, bring other backends. */
+/** The condition of each runtime that loads the addon. */
 const addonRuntimes = ["node", "bun", "deno", "electron"];
+
+/** Which file is the backend, by the condition of a runtime. The condition of our own asks for WebAssembly anywhere. */
+function backends(wasm) {
+  const addons = Object.fromEntries(addonRuntimes.map((runtime) => [runtime, "./addon.cjs"]));
+  return wasm ? { "uform-wasm": "./wasm/backend.mjs", ...addons, default: "./wasm/backend.mjs" } : addons;
+}
 
 function buildTypeScript() {
   const tsc = createRequire(import.meta.url).resolve("typescript/package.json");
@@ -59,7 +68,9 @@ function buildTypeScript() {
   for (const [folder, type] of [["esm", "module"], ["cjs", "commonjs"]]) {
     const to = join(here, "dist", folder);
     // The nearest package.json says what a file is and where its imports lead, and they lead only into its own folder.
-    const imports = { "#backend": Object.fromEntries(addonRuntimes.map((runtime) => [runtime, "./addon.cjs"])) };
+    const wasm = options.wasm !== "" && folder === "esm";
+    const imports = { "#backend": backends(wasm) };
+    if (wasm) cpSync(options.wasm, join(to, "wasm"), { recursive: true });
     writeFileSync(join(to, "package.json"), `${JSON.stringify({ type, imports }, null, 2)}\n`);
     for (const file of ["addon.cjs", "platform.cjs"]) copyFileSync(join(here, "native", file), join(to, file));
   }

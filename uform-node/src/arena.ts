@@ -35,11 +35,12 @@ export class ArenaMatrix<Type extends Dtype = Dtype> implements Disposable {
   /**
    * The memory of the matrix, shared and not copied: row `i` starts at element `i * rowStride`. Reading it while a
    * deferred call writes there yields anything. Throws "unsupported" where the engine of the language forbids memory
-   * of others, as Electron's does; `copy` works everywhere.
+   * of others, as Electron's does; `copy` works everywhere. In WebAssembly it is a copy, made anew each time.
    */
   get data(): DataOf<Type> {
-    this.#view ??= compiled(() => this.compiled.view());
-    return dataOver(this.dtype, this.#view);
+    const view = this.#view ?? compiled(() => this.compiled.view());
+    if (!this.compiled.copies) this.#view = view;
+    return dataOver(this.dtype, view);
   }
 
   /** One row of `data`. */

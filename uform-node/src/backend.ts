@@ -10,7 +10,8 @@ import type {
 } from "./generated.js";
 
 /*
- * What this layer needs of a compiled backend. The addon of Node is one; the export conditions of the package choose.
+ * What this layer needs of a compiled backend. The addon of Node is one and the module of WebAssembly another; the
+ * conditions of the package choose.
  * Enumerations cross as their numbers in the C interface, zero counts and absent texts mean defaults, and a failure
  * is an error with the name of its status in `code`. Handles free what they hold when `free` is called, or when they
  * are collected; a second `free` does nothing.
@@ -49,8 +50,11 @@ export interface EmbedSettings {
 /** Told, on the thread of JavaScript, of the work done and all of it. An answer of `false` stops the call. */
 export type CompiledProgress = (done: number, total: number) => boolean;
 
-/** Told, on the thread of JavaScript, of progress with both numbers, and without them once the call has ended. */
-export type CompiledNotice = (done?: number | null, total?: number | null) => void;
+/**
+ * Told, on the thread of JavaScript, of progress with both numbers, and without them once the call has ended. A backend that
+ * computes while a call is submitted stops where the answer is `false`, as there is nothing yet to be cancelled.
+ */
+export type CompiledNotice = (done?: number | null, total?: number | null) => boolean;
 
 /** What a deferred embedding call yields: `data` unless it wrote into a matrix, `reports` where they were wanted. */
 export interface CompiledRows {
@@ -82,7 +86,9 @@ export interface CompiledMatrix {
   readonly columns: number;
   /** Bytes from the start of one row to the start of the next. */
   readonly rowStride: number;
-  /** The memory of the matrix itself, not a copy. Called once. */
+  /** Whether `view` copies, where the memory cannot be shown. */
+  readonly copies?: boolean;
+  /** The memory of the matrix itself, called once; or a copy of it, as often as it is called. */
   view(): ArrayBuffer;
   /** Copies the rows without gaps. */
   copy(target: Uint8Array): void;
@@ -139,8 +145,13 @@ export interface CompiledFile {
   data: Uint8Array;
 }
 
+/** Where the module of WebAssembly is: its address, or its bytes. */
+export type ModuleSource = string | URL | ArrayBuffer | ArrayBufferView;
+
 /** A compiled backend. */
 export interface Backend {
+  /** Makes it ready, also again after it has ended; one that is ready once it is imported has none. */
+  init?(source?: ModuleSource): Promise<void>;
   version(): string;
   capabilitiesCompiled(): string;
   capabilitiesAvailable(): string;

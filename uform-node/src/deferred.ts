@@ -11,7 +11,8 @@ export interface DeferredControls {
 
 /**
  * A promise for a deferred call of the backend. `submit` receives the function that the backend tells of progress and
- * of the end, both on this thread and never before `submit` has returned. What the call fails with rejects the promise.
+ * of the end, both on this thread; of the end never before `submit` has returned. What the call fails with rejects the
+ * promise.
  */
 export function settle<Result, Value>(
   controls: DeferredControls,
@@ -25,20 +26,26 @@ export function settle<Result, Value>(
     }
     signal?.throwIfAborted();
     let thrown: { error: unknown } | undefined;
+    let stopped = false;
+    let call: CompiledCall<Result> | undefined;
+    const stop = () => {
+      stopped = true;
+      call?.cancel();
+    };
     const notice: CompiledNotice = (done, total) => {
       if (typeof done === "number" && typeof total === "number") {
-        if (thrown !== undefined || signal?.aborted) return;
+        if (stopped) return false;
         try {
-          if (progress?.(done, total) === false) call.cancel();
+          if (progress?.(done, total) === false) stop();
         } catch (error) {
           thrown = { error };
-          call.cancel();
+          stop();
         }
-        return;
+        return !stopped;
       }
-      signal?.removeEventListener("abort", abort);
+      signal?.removeEventListener("abort", stop);
       try {
-        const result = call.result();
+        const result = (call as CompiledCall<Result>).result();
         if (thrown !== undefined) reject(thrown.error);
         else if (signal?.aborted) reject(signal.reason);
         else resolve(convert(result));
@@ -47,10 +54,15 @@ export function settle<Result, Value>(
         else if (signal?.aborted) reject(signal.reason);
         else reject(toUFormError(error));
       }
+      return true;
     };
-    const call = compiled(() => submit(notice));
-    const abort = () => call.cancel();
-    signal?.addEventListener("abort", abort, { once: true });
+    signal?.addEventListener("abort", stop, { once: true });
+    try {
+      call = submit(notice);
+    } catch (error) {
+      signal?.removeEventListener("abort", stop);
+      throw toUFormError(error);
+    }
   });
 }
 

@@ -1,10 +1,21 @@
-import { backend } from "./backend.js";
+import { backend, type ModuleSource } from "./backend.js";
 import { optional } from "./checks.js";
-import { compiled } from "./errors.js";
+import { compiled, toUFormError } from "./errors.js";
 import type { CpuClass, GpuDevice } from "./generated.js";
 
-/** Makes the compiled backend ready: compiles it in browsers, does nothing in Node, where importing has done so. */
-export async function init(): Promise<void> {}
+/**
+ * Makes the compiled backend ready, before anything else of this package is called. In Node importing has done so, and this
+ * does nothing. In browsers it compiles the module of WebAssembly, which lies beside this file unless `source` says where it
+ * is. A defect in the module ends it: all calls throw "internal" from then on, until `init` makes a new one, in which nothing
+ * of the old is left.
+ */
+export async function init(source?: ModuleSource): Promise<void> {
+  try {
+    await backend.init?.(source);
+  } catch (error) {
+    throw toUFormError(error);
+  }
+}
 
 /** The version of the compiled backend, like "4.0.0". */
 export function version(): string {

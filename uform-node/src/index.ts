@@ -1,7 +1,7 @@
 import "./dispose.js";
 
 export { Arena, ArenaMatrix } from "./arena.js";
-export type { CompiledArena, CompiledExecutor, CompiledMatrix, CompiledModel } from "./backend.js";
+export type { CompiledArena, CompiledExecutor, CompiledMatrix, CompiledModel, ModuleSource } from "./backend.js";
 export {
   capabilitiesAvailable,
   capabilitiesCompiled,

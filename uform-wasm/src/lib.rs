@@ -1,22 +1,27 @@
-//! UForm in the browser: what this build and this engine can do. The verbs that compute come with the kernels for
-//! WebAssembly; a symbol exists only when it works.
+//! The backend of the npm package `uform` in WebAssembly. Every class and function here is one item of the `Backend`
+//! interface of `uform-node/src/backend.ts`, over the crate `uform`; `backend.mjs` adds what takes JavaScript. Arguments
+//! were checked by the TypeScript layer; what reaches this one broken is refused, but in fewer words.
+//!
+//! There is one thread. Deferred calls run when they are submitted, so that executors only order calls.
 
-use wasm_bindgen::prelude::*;
+// What the macros of wasm-bindgen export must be public, though no crate imports this one.
+#![allow(unreachable_pub)]
 
-/// The version of the library, like "4.0.0".
-#[wasm_bindgen]
-pub fn version() -> String {
-    uform::version().to_owned()
-}
+mod arena;
+mod devices;
+mod embed;
+mod errors;
+mod executor;
+mod model;
+mod objects;
+mod options;
+mod progress;
 
-/// The names of the classes that this module has kernels for, separated by commas.
-#[wasm_bindgen(js_name = capabilitiesCompiled)]
-pub fn capabilities_compiled() -> String {
-    uform::capabilities_compiled().to_owned()
-}
+use wasm_bindgen::prelude::wasm_bindgen;
 
-/// The names of the classes that this engine offers to the module, separated by commas.
-#[wasm_bindgen(js_name = capabilitiesAvailable)]
-pub fn capabilities_available() -> String {
-    uform::capabilities_available().to_owned()
+/// Runs when the module is instantiated. A panic cannot be caught in it: its sentence is thrown instead, and the instance is
+/// not to be used any more.
+#[wasm_bindgen(start)]
+fn begin() {
+    std::panic::set_hook(Box::new(|panic| wasm_bindgen::throw_val(errors::panicked(&panic.to_string()))));
 }

@@ -122,6 +122,8 @@ const unsafe fn own(class: CpuClass) -> Option<Kernels> {
             }
             #[cfg(target_arch = "aarch64")]
             CpuClass::AppleM4 => Some(Kernels::over::<simd::F32x4>(class, gemm::sme::gemms())),
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            CpuClass::Wasm32V128 => Some(Kernels::over::<simd::F32x4>(class, gemm::wasm32_v128::gemms())),
             _ => None,
         }
     }

@@ -30,9 +30,13 @@ struct Steps {
 }
 
 /// Refuses steps that lie deeply in one another, before the library reads the file: it copies everything inside a step once
-/// more for every step around it. What is no such file at all is left to the library to name.
+/// more for every step around it. What is JSON of another kind is left to the library to name; over what is none it may panic.
 pub(super) fn check_depth(file: &str, bytes: &[u8]) -> Result<()> {
-    let Ok(steps) = serde_json::from_slice::<Steps>(bytes) else { return Ok(()) };
+    let steps = match serde_json::from_slice::<Steps>(bytes) {
+        Ok(steps) => steps,
+        Err(error) if error.is_data() => return Ok(()),
+        Err(error) => return err!(CorruptData, "{file}: expected JSON: {error}"),
+    };
     for (key, step) in [
         ("normalizer", &steps.normalizer),
         ("pre_tokenizer", &steps.pre_tokenizer),

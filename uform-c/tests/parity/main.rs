@@ -7,6 +7,7 @@ mod amx;
 mod amx_model;
 mod attention;
 mod gemm;
+mod halves;
 mod rotary;
 mod rows;
 mod support;

@@ -77,6 +77,7 @@ pub(crate) fn classes() -> Vec<Class> {
         CpuClass::AppleM2,
         CpuClass::AppleM4,
         CpuClass::Monoversioned,
+        CpuClass::Wasm32V128,
     ];
     let (found, missing): (Vec<_>, Vec<_>) = own
         .into_iter()
@@ -193,6 +194,11 @@ impl Team for Threads {
     }
 
     fn run(&self, tasks: usize, body: &(dyn Fn(usize, usize) + Sync)) -> Result<()> {
+        if cfg!(target_family = "wasm") {
+            // Modules have no threads, but tasks can be spread and their order turned round.
+            (0..tasks).rev().for_each(|task| body(task % self.0, task));
+            return Ok(());
+        }
         let next = AtomicUsize::new(0);
         let work = |thread| {
             loop {

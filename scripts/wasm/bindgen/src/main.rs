@@ -11,6 +11,10 @@ fn main() -> ExitCode {
     let mut bindgen = wasm_bindgen_cli_support::Bindgen::new();
     // Without a default path, the web module's own loading of the .wasm beside it would be left out.
     bindgen.input_path(module).typescript(true).omit_default_module_path(false);
+    // Names of functions are a fourth of the module, and no message needs them.
+    bindgen.remove_name_section(true);
+    // An instance in which a panic or a trap has happened is not to be used again; this makes another one.
+    bindgen.reset_state_function(true);
     let chosen = match kind.as_str() {
         "nodejs" => bindgen.nodejs(true).map(|_| ()),
         "web" => bindgen.web(true).map(|_| ()),

@@ -7,15 +7,16 @@ use crate::kernels::simd::{Kernel, Lanes, Vector};
 
 use super::dot::Dot;
 
-/// Columns by values make sums enough to hide the latency of an instruction on every machine, and fit its registers.
-const COLUMNS: usize = 3;
+/// Columns by values make sums enough to hide the latency of an instruction on every machine, and fit its registers, where a
+/// product and its sum are one instruction.
+pub(super) const COLUMNS: usize = 3;
 const VALUES: usize = 4;
 
 /// Runs that many steps. Callers promise that the machine has them.
 pub(super) type CeilingFunction = unsafe fn(usize);
 
 /// Words that a step multiplies.
-pub(super) const fn words_per_step<D: Dot>() -> usize {
+pub(super) const fn words_per_step<D: Dot, const COLUMNS: usize>() -> usize {
     COLUMNS * VALUES * D::Sum::COUNT
 }
 
@@ -23,14 +24,14 @@ pub(super) const fn words_per_step<D: Dot>() -> usize {
 ///
 /// # Safety
 /// See [`CeilingFunction`].
-pub(super) unsafe fn ceiling<D: Dot>(steps: usize) {
+pub(super) unsafe fn ceiling<D: Dot, const COLUMNS: usize>(steps: usize) {
     // SAFETY: the caller's promise.
-    unsafe { D::run(CeilingKernel::<D>(steps, PhantomData)) }
+    unsafe { D::run(CeilingKernel::<D, COLUMNS>(steps, PhantomData)) }
 }
 
-struct CeilingKernel<D>(usize, PhantomData<D>);
+struct CeilingKernel<D, const COLUMNS: usize>(usize, PhantomData<D>);
 
-impl<D: Dot> Kernel for CeilingKernel<D> {
+impl<D: Dot, const COLUMNS: usize> Kernel for CeilingKernel<D, COLUMNS> {
     type Output = ();
 
     #[inline(always)]
@@ -40,7 +41,7 @@ impl<D: Dot> Kernel for CeilingKernel<D> {
             let mut sums = [[D::Sum::zero(); VALUES]; COLUMNS];
             for _ in 0..self.0 {
                 // Looked up anew in each step, or else the compiler would take products out of the loop.
-                let words = black_box(&[0x3f80_3f80u32; COLUMNS + VALUES]).as_ptr();
+                let words = black_box(&[0x3f80_3f80u32; 16]).as_ptr();
                 for (column, sums) in sums.iter_mut().enumerate() {
                     let column = D::Operand::repeat(words.add(column));
                     for (value, sum) in sums.iter_mut().enumerate() {
@@ -49,9 +50,9 @@ impl<D: Dot> Kernel for CeilingKernel<D> {
                 }
             }
             // Written to memory, or else nothing of it would be computed.
-            let mut lanes = [0u32; COLUMNS * VALUES * 16];
-            for (index, sum) in sums.into_iter().flatten().enumerate() {
-                sum.write(lanes.as_mut_ptr().add(index * D::Sum::COUNT));
+            let mut lanes = [[[0u32; 16]; VALUES]; COLUMNS];
+            for (sum, lanes) in sums.into_iter().flatten().zip(lanes.as_flattened_mut()) {
+                sum.write(lanes.as_mut_ptr());
             }
             black_box(lanes);
         }

@@ -3,7 +3,7 @@
 use crate::kernels::simd::Vector;
 
 use super::TileFunction;
-use super::ceiling::{CeilingFunction, ceiling, words_per_step};
+use super::ceiling::{COLUMNS, CeilingFunction, ceiling, words_per_step};
 use super::dot::Dot;
 use super::epilogue::{EpilogueFunction, Plain, Scaled, epilogue};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -56,8 +56,8 @@ pub(super) struct Registers {
 impl Tiles {
     /// `by_rows[r - 1][p - 1]` computes r rows of p panels. Every list has at least one panel.
     pub(super) const fn of<D: Dot>(by_rows: &'static [&'static [TileFunction]]) -> Self {
-        let unit = Unit { rows: 1, steps: 1 };
-        Self { by_rows, ceiling: ceiling::<D>, ceiling_words: words_per_step::<D>(), unit, registers: None }
+        let (ceiling, ceiling_words) = (ceiling::<D, COLUMNS>, words_per_step::<D, COLUMNS>());
+        Self { by_rows, ceiling, ceiling_words, unit: Unit { rows: 1, steps: 1 }, registers: None }
     }
 }
 
@@ -85,6 +85,7 @@ const fn f16_widened<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
 }
 
 /// Tiles of pairs of bf16.
+#[allow(dead_code, reason = "not every architecture has such products")]
 pub(super) const fn bf16<V: Vector>(tiles: Tiles, weights_block: usize) -> Gemm {
     Gemm { prepare: Some(prepare::<V, Bf16Pairs>), ..f32::<V>(tiles, weights_block) }
 }

@@ -61,6 +61,8 @@ pub(super) mod sme;
 #[cfg(target_arch = "aarch64")]
 mod square;
 mod tile;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(super) mod wasm32_v128;
 mod widen;
 
 #[cfg(target_arch = "x86_64")]

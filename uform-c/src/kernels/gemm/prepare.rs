@@ -115,6 +115,7 @@ unsafe fn registers<V: Vector>(row: &[f32], mut write: impl FnMut(usize, V)) {
 }
 
 /// Pairs of bf16.
+#[allow(dead_code, reason = "not every architecture has products of them")]
 pub(super) struct Bf16Pairs;
 
 impl Form for Bf16Pairs {

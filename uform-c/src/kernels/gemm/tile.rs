@@ -40,8 +40,11 @@ pub(super) unsafe fn tile<D: Dot, const ROWS: usize, const VECTORS: usize>(tile:
 
 struct TileKernel<D, const ROWS: usize, const VECTORS: usize>(Tile, PhantomData<D>);
 
-/// Steps of k between two branches.
-const UNROLL: usize = 4;
+/// Steps of k between two branches, in a tile of that many rows. One in WebAssembly, for tiles whose sums and columns fill the
+/// registers: of several steps the compiler reads all columns first, and then engines keep sums in memory.
+const fn unroll(rows: usize) -> usize {
+    if cfg!(target_family = "wasm") && rows > 1 { 1 } else { 4 }
+}
 
 /// Where vector number `index` of a row of panels lies, from the start of a step of the first panel.
 #[inline(always)]
@@ -118,8 +121,8 @@ impl<D: Dot, const ROWS: usize, const VECTORS: usize> Kernel for TileKernel<D, R
                     }
                 }
             }
-            for _ in 0..depth / UNROLL {
-                for k in 0..UNROLL {
+            for _ in 0..depth / unroll(ROWS) {
+                for k in 0..unroll(ROWS) {
                     step::<D, ROWS, VECTORS>(
                         &mut sums,
                         input.add(k),
@@ -128,9 +131,9 @@ impl<D: Dot, const ROWS: usize, const VECTORS: usize> Kernel for TileKernel<D, R
                         panel_stride,
                     );
                 }
-                (input, panel) = (input.add(UNROLL), panel.add(UNROLL * PANEL));
+                (input, panel) = (input.add(unroll(ROWS)), panel.add(unroll(ROWS) * PANEL));
             }
-            for k in 0..depth % UNROLL {
+            for k in 0..depth % unroll(ROWS) {
                 step::<D, ROWS, VECTORS>(
                     &mut sums,
                     input.add(k),

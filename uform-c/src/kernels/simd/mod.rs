@@ -48,6 +48,8 @@ pub(crate) mod math;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod v128;
 
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{F32x8, I32x8};
@@ -56,6 +58,8 @@ pub use avx512::{F32x16, I32x16};
 #[cfg(target_arch = "aarch64")]
 pub use neon::{F32x4, I32x4};
 pub use portable::{Portable, PortableWords};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub use v128::{F32x4, I32x4};
 
 /// Code that is compiled for the instruction set of a vector. Implementations are `#[inline(always)]`.
 pub trait Kernel {
@@ -314,12 +318,13 @@ pub(super) unsafe fn positive_to_bf16<V: Vector>(value: V) -> V::Words {
 }
 
 /// Operators of a vector type, each by one function or intrinsic.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_feature = "simd128"))]
 macro_rules! operators {
     ($vector:ident, $($operator:ident $method:ident $intrinsic:ident),+) => {
         $(impl std::ops::$operator for $vector {
             type Output = Self;
             #[inline(always)]
+            #[allow(unused_unsafe, reason = "where all modules have the instructions they are safe")]
             fn $method(self, other: Self) -> Self {
                 // SAFETY: a value of this type exists only where its instructions do.
                 Self(unsafe { $intrinsic(self.0, other.0) })
@@ -327,5 +332,5 @@ macro_rules! operators {
         })+
     };
 }
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_feature = "simd128"))]
 use operators;
