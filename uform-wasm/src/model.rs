@@ -68,6 +68,7 @@ impl CompiledModel {
             ("layers", (description.layers as f64).into()),
             ("heads", (description.heads as f64).into()),
             ("hidden", (description.hidden as f64).into()),
+            ("intermediate", (description.intermediate as f64).into()),
             ("vocabulary", (description.vocabulary as f64).into()),
             ("parameters", (description.parameters as f64).into()),
             ("weightBytes", (description.weight_bytes as f64).into()),

@@ -41,7 +41,11 @@ impl<D: Dot> ByRows<D> {
 
 /// The tiles of one way to multiply words. The ceiling has as many sums as they have.
 const fn tiles<D: Dot>() -> Tiles {
-    Tiles { by_rows: ByRows::<D>::ALL, ceiling: ceiling::<D, 2>, ceiling_words: words_per_step::<D, 2>() }
+    Tiles {
+        ceiling: ceiling::<D, 2>,
+        ceiling_words: words_per_step::<D, 2>(),
+        ..Tiles::of::<D>(ByRows::<D>::ALL)
+    }
 }
 
 /// Products over vectors of four lanes, those of narrow types by widening.
