@@ -9,8 +9,9 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS='-C target-feature=+simd128
 options=()
 case ${1:-} in
   --quick) options+=(--config 'profile.release.lto="off"' --config 'profile.release.codegen-units=16') ;;
-  # The engine is built for speed, all else for size.
-  *) options+=(--config 'profile.release.opt-level="s"' --config 'profile.release.package.uform-c.opt-level=3'
+  # The engine is built for speed, all else for size; in a folder of its own, or each kind would undo the other.
+  *) target_dir+=-small
+    options+=(--config 'profile.release.opt-level="s"' --config 'profile.release.package.uform-c.opt-level=3'
     --config 'profile.release.lto="fat"' --config 'profile.release.codegen-units=1') ;;
 esac
 cargo +uform-debian build --quiet --release --target wasm32-unknown-unknown --target-dir "$target_dir" \
@@ -18,4 +19,6 @@ cargo +uform-debian build --quiet --release --target wasm32-unknown-unknown --ta
 rm -rf uform-wasm/dist
 "$tool" web "$target_dir/wasm32-unknown-unknown/release/uform_wasm.wasm" uform-wasm/dist
 cp uform-wasm/backend.mjs uform-wasm/dist/
-gzip -9 -c uform-wasm/dist/uform_wasm_bg.wasm | wc -c | sed 's/^/wasm: bytes after gzip: /'
+size=$(gzip -9 -c uform-wasm/dist/uform_wasm_bg.wasm | wc -c)
+echo "wasm: $size bytes after gzip"
+[ "$size" -le 2500000 ] || { echo "wasm: more than 2.5 MB, which is what a page may be asked to fetch" >&2; exit 1; }
