@@ -275,7 +275,8 @@ mod tests {
             assert_eq!(error.status, Status::Unsupported);
             assert_eq!(error.message, format!("tokenizer.json: {key}: expected at most 16 levels, found 17"));
         }
-        check_depth("tokenizer.json", b"no JSON").unwrap();
+        let error = check_depth("tokenizer.json", b"no JSON").unwrap_err();
+        assert!(error.message.starts_with("tokenizer.json: expected JSON: "), "{error}");
     }
 
     #[test]
