@@ -275,7 +275,10 @@ mod tests {
             assert_eq!(error.status, Status::Unsupported);
             assert_eq!(error.message, format!("tokenizer.json: {key}: expected at most 16 levels, found 17"));
         }
-        check_depth("tokenizer.json", b"no JSON").unwrap();
+        check_depth("tokenizer.json", b"5").unwrap();
+        let error = check_depth("tokenizer.json", b"no JSON").unwrap_err();
+        assert_eq!(error.status, Status::CorruptData);
+        assert!(error.message.starts_with("tokenizer.json: expected JSON: "), "{error}");
     }
 
     #[test]
