@@ -43,7 +43,9 @@ while read -r cpu class runnable refused suites tests; do
   echo "$cpu as $class"
   # shellcheck disable=SC2086
   run "$cpu" "$class" "$parity" --quiet $tests
-  for suite in ${suites//,/ }; do run "$cpu" "$class" "${!suite}" --quiet; done
+  # The suites have one thread each.
+  for suite in ${suites//,/ }; do run "$cpu" "$class" "${!suite}" --quiet & done
+  for job in $(jobs -p); do wait "$job"; done
   if run "$cpu" "$refused" "$package" >"$log" 2>&1; then
     echo "arm: $cpu does not refuse $refused" >&2
     exit 1
