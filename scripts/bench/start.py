@@ -26,7 +26,7 @@ def run(command):
     _, status, usage = os.wait4(child.pid, 0)
     seconds = time.perf_counter() - start
     if status != 0:
-        raise SystemExit(f"{shlex.join(command)} ended with status {status}")
+        raise SystemExit(f"{shlex.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
     return seconds, usage.ru_maxrss * 1024
 
 
@@ -35,6 +35,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("programs", nargs="+", metavar="NAME=COMMAND")
     given = parser.parse_args()
+    if given.rounds < 1 or not all("=" in program for program in given.programs):
+        parser.error("expected at least one round, and programs as NAME=COMMAND")
     programs = {name: shlex.split(command) for name, command in (each.split("=", 1) for each in given.programs)}
     found = {name: [] for name in programs}
     for _ in range(given.rounds + 1):

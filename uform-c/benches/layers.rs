@@ -16,6 +16,7 @@ use uform_c::models::{EmbedOptions, LoadOptions, Model, Output, Precision, Sourc
 use uform_c::ops::attention::attention;
 use uform_c::ops::linear::Linear;
 use uform_c::ops::norm::layer_norm;
+use uform_c::system::cpu::CpuClass;
 
 use support::{ceiling, numbers, seconds};
 
@@ -177,9 +178,13 @@ fn profile(context: &Context, model: &Model, shape: &Shape, precision: Precision
         let share = share.map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
         println!("{}\t{}\t{step}\t{:.1}\t{share}", precision.name(), workload.name, seconds * 1e6);
     };
+    // Where linear layers multiply in tiles, attention does not, and has no limit that is measured here.
+    let tiles = [CpuClass::IntelSapphire, CpuClass::IntelGranite, CpuClass::IntelDiamond];
+    let in_tiles = dtype != Dtype::F32 && tiles.contains(&context.kernels.class);
     for (step, operations) in operations(shape, &workload.tokens).into_iter().enumerate() {
         let limit = limits[usize::from(step == 1)];
-        line(STEPS[step], steps[step], (operations > 0.0).then(|| operations / steps[step] / limit));
+        let known = operations > 0.0 && !(in_tiles && step == 1);
+        line(STEPS[step], steps[step], known.then(|| operations / steps[step] / limit));
     }
     line("embeddings, pooling, lists", (embedding - steps.iter().sum::<f64>()).max(0.0), None);
     line("tokenizing", tokenizing, None);

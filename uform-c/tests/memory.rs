@@ -84,9 +84,15 @@ fn memory_does_not_grow(model: &Model, texts: &[String]) {
 
 fn plans_are_bounds(model: &Model, precision: Precision) {
     assert_eq!(model.describe().precision, precision);
-    for (threads, rows, tokens, budget) in
-        [(1, 1, 5, 0), (1, 3, 256, 64), (2, 64, 20, 100), (3, 40, 100, 2000), (2, 1, 256, 0), (2, 9, 200, 0)]
-    {
+    for (threads, rows, tokens, budget) in [
+        (1, 1, 5, 0),
+        (1, 3, 256, 64),
+        (2, 64, 20, 100),
+        (3, 40, 100, 2000),
+        (2, 1, 256, 0),
+        (2, 9, 200, 0),
+        (1, 4096, 3, 0),
+    ] {
         plan_is_a_bound(model, threads, rows, tokens, budget);
     }
 }

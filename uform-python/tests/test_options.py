@@ -105,7 +105,7 @@ def test_a_lone_surrogate_fails_its_row_alone(on: uform.Model | uform.On) -> Non
     for row, report in enumerate(reports):
         assert report.status == (uform.Status.OK if row in good else uform.Status.INVALID_ARGUMENT)
         assert row in good or numpy.isnan(vectors[row]).all()
-    with pytest.raises(errors.RowFailedError, match="row 1: expected UTF-8, found another byte at 2"):
+    with pytest.raises(errors.RowFailedError, match="row 1: expected UTF-8, found a lone surrogate at 2"):
         on.embed_texts(texts)
     deferred = on.deferred.embed_texts(texts, reports=True)
     again, _ = deferred.result()

@@ -107,7 +107,9 @@ pub extern "C" fn uform_version() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn uform_capabilities_compiled() -> *const c_char {
     static TEXT: OnceLock<CString> = OnceLock::new();
-    guard_value(std::ptr::null(), || constant(&TEXT, cpu::capabilities_compiled()))
+    // Of a machine that lacks what this build was made with, too.
+    let fallback = if cfg!(feature = "monoversioned") { c"monoversioned" } else { c"" };
+    guard_value(fallback.as_ptr(), || constant(&TEXT, cpu::capabilities_compiled()))
 }
 
 /// The names of the classes that this machine offers to this build, in the form of `uform_capabilities_compiled`.
@@ -116,10 +118,7 @@ pub extern "C" fn uform_capabilities_compiled() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn uform_capabilities_available() -> *const c_char {
     static TEXT: OnceLock<CString> = OnceLock::new();
-    if !cpu::has_built() {
-        return c"".as_ptr();
-    }
-    guard_value(std::ptr::null(), || constant(&TEXT, cpu::capabilities_available()))
+    guard_value(c"".as_ptr(), || constant(&TEXT, cpu::capabilities_available()))
 }
 
 /// The name of a CPU class, like "intel-haswell", as a constant string; NULL for a number that is no class.
@@ -159,9 +158,6 @@ pub unsafe extern "C" fn uform_cpu_class_parse(
 /// Thread safety: any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn uform_cpu_class_detected() -> uform_cpu_class_t {
-    if !cpu::has_built() {
-        return 0;
-    }
     guard_value(0, || cpu::resolve(None).map_or(0, |class| class as uform_cpu_class_t))
 }
 

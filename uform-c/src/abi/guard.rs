@@ -29,8 +29,12 @@ pub(super) unsafe fn guard(error: *mut uform_error_t, body: impl FnOnce() -> Res
     failure.status as uform_status_t
 }
 
-/// Runs the body of an exported function that cannot fail; a panic gives `fallback`.
+/// Runs the body of an exported function that cannot fail; a panic gives `fallback`, and so does a machine that lacks what the
+/// compiler may use in this build.
 pub(super) fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
+    if !cpu::has_built() {
+        return fallback;
+    }
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
 }
 

@@ -68,7 +68,8 @@ pub struct Context<'call> {
     pub kernels: &'static Kernels,
     /// The threads to split work over; inside a part of such work, a team of one.
     pub team: &'call dyn Team,
-    /// One scratch per thread of the executor, by thread index; each is used only by its own thread.
+    /// One scratch per thread of the executor, by thread index; each is used by one thread at a time: its own
+    /// while parts of work run, the leader between them.
     pub scratch: &'call [Scratch],
     /// Which of the scratches belongs to the thread that holds this context.
     pub thread: usize,

@@ -70,18 +70,27 @@ pub struct Loan<'scratch, T> {
     lifetime: PhantomData<T>,
 }
 
+/// Clears the flag of a scratch when it is dropped, also where the body panics.
+struct Entered<'scratch>(&'scratch AtomicBool);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 impl Scratch {
     /// Calls `body` on the state. Panics when another thread, or `body` itself, is at it: a scratch belongs to the thread that
     /// computes with it.
     fn with_state<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
         assert!(!self.entered.swap(true, Ordering::Acquire), "two threads use one scratch");
+        let _entered = Entered(&self.entered);
         // SAFETY: the flag was not set, so that nobody else has a reference until it is cleared.
         let state = unsafe { &mut *self.state.get() };
         let result = body(state);
         let bytes = state.chunks.iter().map(|chunk| chunk.memory.bytes()).sum();
         self.bytes.store(bytes, Ordering::Relaxed);
         self.high_water.store(state.high_water, Ordering::Relaxed);
-        self.entered.store(false, Ordering::Release);
         result
     }
 

@@ -45,16 +45,14 @@ impl Model {
     /// several pieces of memory, and more than was planned.
     fn reserve_leader(&self, context: &Context, rows: &[Row], budget: usize) -> Result<()> {
         let (mut all, mut longest) = (0, 0);
-        for tokens in rows.iter().map(|row| row.tokens.ids.len()) {
+        for row in rows.iter().filter(|row| row.error.is_none()) {
+            let tokens = row.tokens.ids.len();
             all += tokens;
             longest = longest.max(tokens);
         }
         let tokens = budget.max(longest).min(all);
-        reserve(
-            context,
-            context.thread,
-            self.scratch(tokens, longest, rows.len()) + schedule_bytes(rows.len()),
-        )
+        let block = self.scratch(tokens, longest, rows.len().min(tokens));
+        reserve(context, context.thread, block + schedule_bytes(rows.len()))
     }
 
     /// Does that for the other threads.

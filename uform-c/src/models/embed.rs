@@ -238,7 +238,8 @@ impl Model {
     }
 
     /// Embeds texts that were tokenized by this model with the same options: the other half of
-    /// [`embed_texts`](Self::embed_texts), with the same output, reports and errors. Without a prompt, and once scratch has
+    /// [`embed_texts`](Self::embed_texts), with the same output, reports and errors, but all texts at once, however many, and
+    /// a row that has failed stays so. Without a prompt, and once scratch has
     /// grown, it allocates nothing, makes no system call and takes no lock.
     pub fn embed_tokenized(
         &self,

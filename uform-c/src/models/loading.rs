@@ -1,6 +1,6 @@
 //! The parts of a model that is being loaded, each by one thread of a team.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::base::{Error, Result};
@@ -11,7 +11,7 @@ pub(super) struct Loading<'l> {
     pub(super) team: &'l dyn Team,
     /// The memory domains that weights are spread over; none: where they are first touched.
     pub(super) domains: &'l [i32],
-    /// Called on the calling thread whenever a part is done; an error of its ends the loading.
+    /// Called on the calling thread whenever that has done a part; an error of its ends the loading.
     pub(super) progress: &'l (dyn Fn() -> Result<()> + Sync),
 }
 
@@ -19,18 +19,18 @@ pub(super) struct Loading<'l> {
 pub(super) type Part<'p> = &'p (dyn Fn() -> Result<()> + Sync);
 
 impl Loading<'_> {
-    /// Reads all parts, the first ones first. After an error no further one is begun; of several errors the one of the earliest
-    /// part is answered.
+    /// Reads all parts, the first ones first. After an error no later one is begun; of several errors the one of the earliest part
+    /// is answered.
     pub(super) fn read(&self, parts: &[Part]) -> Result<()> {
-        let failed = AtomicBool::new(false);
+        let earliest = AtomicUsize::new(usize::MAX);
         let first: Mutex<Option<(usize, Error)>> = Mutex::default();
         self.team.run(parts.len(), &|thread, index| {
-            if failed.load(Ordering::Relaxed) {
+            if index > earliest.load(Ordering::Relaxed) {
                 return;
             }
             let told = || if thread == 0 { (self.progress)() } else { Ok(()) };
             if let Err(error) = parts[index]().and_then(|()| told()) {
-                failed.store(true, Ordering::Relaxed);
+                earliest.fetch_min(index, Ordering::Relaxed);
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
                 if first.as_ref().is_none_or(|(earlier, _)| index < *earlier) {
                     *first = Some((index, error));

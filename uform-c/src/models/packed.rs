@@ -9,7 +9,7 @@ use crate::base::{Dtype, Result, err};
 
 use super::header::Header;
 use super::json::Keys;
-use super::source::{Blob, Reading, blob_of};
+use super::source::{Blob, Reading, SUFFIX, blob_of};
 
 /// What the keys of the metadata begin with that are not paths of files.
 const PREFIX: &str = "uform.";
@@ -174,7 +174,12 @@ impl<'a> Packed<'a> {
     /// Reads the header of a safetensors file; nothing when it is none of a packed model.
     pub(super) fn find(name: &str, place: Place<'a>) -> Result<Option<Self>> {
         let blob = blob_at(name, &place, Reading::Sequential)?;
-        let header = Header::read(name, &blob)?;
+        let header = match Header::read(name, &blob) {
+            Ok(header) => header,
+            // Some other file, under a name that promises nothing.
+            Err(_) if !name.ends_with(SUFFIX) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let Some(texts) = header.metadata.metadata().as_ref().filter(|texts| texts.contains_key(VERSION_KEY))
         else {
             return Ok(None);

@@ -101,13 +101,10 @@ impl<'a> Files<'a> {
                         return err!(InvalidArgument, "expected each file once, found {name:?} twice");
                     }
                 }
-                if let [(name, bytes)] = files {
-                    match Packed::find(name, Place::Bytes(bytes)) {
-                        Ok(Some(packed)) => return Ok(Self::Packed(Box::new(packed))),
-                        Err(error) if name.ends_with(SUFFIX) => return Err(error),
-                        // Some other file of a directory.
-                        Ok(None) | Err(_) => {}
-                    }
+                if let [(name, bytes)] = files
+                    && let Some(packed) = Packed::find(name, Place::Bytes(bytes))?
+                {
+                    return Ok(Self::Packed(Box::new(packed)));
                 }
                 Ok(Self::Memory(files))
             }

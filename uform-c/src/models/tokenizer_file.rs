@@ -1,7 +1,11 @@
 //! What a `tokenizer.json` may ask for: the same tokens in every call, text that grows within bounds, and the tokens of
 //! a text once among the special ones.
 
-use serde::Deserialize;
+use std::borrow::Cow;
+use std::fmt::{self, Formatter};
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -20,30 +24,50 @@ const DEEPEST: usize = 16;
 /// How many times as long as a text what the model splits may be. The tokenizers of known models stay below 32.
 const MOST_GROWTH: f64 = 64.0;
 
-/// The steps that may hold steps again.
-#[derive(Deserialize)]
-struct Steps {
-    normalizer: Option<Value>,
-    pre_tokenizer: Option<Value>,
-    post_processor: Option<Value>,
-    decoder: Option<Value>,
+/// The keys of steps that may hold steps again.
+const STEPS: [&str; 4] = ["normalizer", "pre_tokenizer", "post_processor", "decoder"];
+
+/// The depth of the deepest value under each of [`STEPS`]. A key may stand there twice, as the library takes the last one.
+struct Depths([usize; 4]);
+
+impl<'de> Deserialize<'de> for Depths {
+    fn deserialize<D: Deserializer<'de>>(file: D) -> std::result::Result<Self, D::Error> {
+        file.deserialize_map(DepthsVisitor)
+    }
+}
+
+struct DepthsVisitor;
+
+impl<'de> Visitor<'de> for DepthsVisitor {
+    type Value = Depths;
+
+    fn expecting(&self, to: &mut Formatter) -> fmt::Result {
+        to.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Depths, A::Error> {
+        let mut depths = [0; STEPS.len()];
+        while let Some(key) = map.next_key::<Cow<str>>()? {
+            match STEPS.iter().position(|step| *step == key) {
+                Some(step) => depths[step] = depths[step].max(depth(&map.next_value()?)),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(Depths(depths))
+    }
 }
 
 /// Refuses steps that lie deeply in one another, before the library reads the file: it copies everything inside a step once
-/// more for every step around it. What is JSON of another kind is left to the library to name; over what is none it may panic.
+/// more for every step around it. What is no JSON object is an error, too: the library may panic over it.
 pub(super) fn check_depth(file: &str, bytes: &[u8]) -> Result<()> {
-    let steps = match serde_json::from_slice::<Steps>(bytes) {
-        Ok(steps) => steps,
-        Err(error) if error.is_data() => return Ok(()),
+    let Depths(depths) = match serde_json::from_slice(bytes) {
+        Ok(depths) => depths,
+        Err(error) if error.is_data() => return err!(CorruptData, "{file}: expected an object: {error}"),
         Err(error) => return err!(CorruptData, "{file}: expected JSON: {error}"),
     };
-    for (key, step) in [
-        ("normalizer", &steps.normalizer),
-        ("pre_tokenizer", &steps.pre_tokenizer),
-        ("post_processor", &steps.post_processor),
-        ("decoder", &steps.decoder),
-    ] {
-        let found = step.as_ref().map_or(0, depth);
+    for (key, found) in STEPS.into_iter().zip(depths) {
         if found > DEEPEST {
             return err!(Unsupported, "{file}: {key}: expected at most {DEEPEST} levels, found {found}");
         }
@@ -275,6 +299,15 @@ mod tests {
             assert_eq!(error.status, Status::Unsupported);
             assert_eq!(error.message, format!("tokenizer.json: {key}: expected at most 16 levels, found 17"));
         }
+        let nested = nested(8, "normalizers", lower_case).to_string();
+        for (first, second) in [("null", &nested[..]), (&nested[..], "null")] {
+            let twice = format!(r#"{{"normalizer":{first},"normalizer":{second}}}"#);
+            assert_eq!(
+                check_depth("tokenizer.json", twice.as_bytes()).unwrap_err().status,
+                Status::Unsupported
+            );
+        }
+        assert!(check_depth("tokenizer.json", br#"{"decoder":null,"decoder":null, no JSON"#).is_err());
         let error = check_depth("tokenizer.json", b"no JSON").unwrap_err();
         assert!(error.message.starts_with("tokenizer.json: expected JSON: "), "{error}");
     }

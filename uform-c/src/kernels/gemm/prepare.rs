@@ -26,7 +26,7 @@ pub(in crate::kernels) struct Prepare<'a> {
     pub(super) stride: usize,
     /// Channels that are rotated together before they are quantized, a power of two; one where none are.
     pub(super) rotated: usize,
-    /// Memory for one row, padded as the output is, where channels are rotated.
+    /// Memory for the inputs of one row where channels are rotated: then they are a multiple of 16, of every vector.
     pub(super) row: *mut f32,
     /// One per row, written where rows are quantized.
     pub(super) scales: *mut f32,

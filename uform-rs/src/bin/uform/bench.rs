@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use uform::{EmbedOptions, Executor, Length, Model, ModelDescription, Mood, Precision};
+use uform::{CPUClass, EmbedOptions, Executor, Length, Model, ModelDescription, Mood, Precision};
 
 use super::ceilings;
 use super::failure::{Failure, Outcome};
@@ -18,7 +18,8 @@ use super::setup::{Place, interruption};
 /// tokens) and on long ones (256 tokens), in batches. Texts are made of common words, the same in every run.
 ///
 /// The ceiling is what that many threads multiply and add at most in the model's precision, measured by a loop in registers. The
-/// share of it is that of the matmuls and of attention over the whole time, tokenizing included.
+/// share of it is that of the matmuls and of attention over the whole time, tokenizing included. It is not known where products are
+/// made in tiles, nor for another class than the machine's own.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The model
@@ -53,13 +54,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome<()> {
         counts.dedup();
     }
     let texts = Texts::new(&model)?;
-    let class = class.map_or(String::new(), |class| class.to_string());
-    say::line(format_args!("{} on {class}, batches of {}", arguments.model.display(), arguments.batch))?;
+    let name = class.map_or(String::new(), |class| class.to_string());
+    say::line(format_args!("{} on {name}, batches of {}", arguments.model.display(), arguments.batch))?;
     say::line(
         "threads  query median  query p99   mixed texts/s  long texts/s  tokens/s  ceiling      query  mixed   long",
     )?;
     let about = model.describe()?;
     for threads in counts {
+        // Before the executor is there, whose threads would take their share of the cores.
+        let ceiling = ceiling(about.precision, class, threads as usize);
         let executor = arguments.place.executor(threads as usize)?;
         executor.drain(Mood::Spinning)?;
         let bench =
@@ -70,7 +73,6 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome<()> {
         let long = bench.rate(&texts.long, batch)?;
         let tokens = mixed * texts.mixed_tokens.iter().sum::<usize>() as f64 / texts.mixed.len() as f64;
         let threads = executor.describe()?.threads;
-        let ceiling = ceiling(about.precision, threads);
         let share = |tokens: &[usize], texts_per_second: f64| match ceiling {
             Some(ceiling) => {
                 format!("{:.0} %", 100.0 * operations(&about, tokens) * texts_per_second / ceiling)
@@ -138,12 +140,17 @@ impl Bench<'_> {
 
 /// Operations per second of that many threads, where they can be measured. A type that the processor has no instructions for is
 /// widened to f32.
-fn ceiling(precision: Precision, threads: usize) -> Option<f64> {
-    let [(_, f32), (_, bf16), (_, i8)] = ceilings::measure(threads);
+fn ceiling(precision: Precision, class: Option<CPUClass>, threads: usize) -> Option<f64> {
+    let tiles = [CPUClass::IntelSapphire, CPUClass::IntelGranite, CPUClass::IntelDiamond];
+    let in_tiles = precision != Precision::F32 && class.is_some_and(|class| tiles.contains(&class));
+    if in_tiles || class != uform::cpu_class_detected() {
+        return None;
+    }
+    let measure = |name| ceilings::measure(name, threads);
     match precision {
-        Precision::Bf16 => bf16.or(f32),
-        Precision::I8 => i8,
-        _ => f32,
+        Precision::Bf16 => measure("bf16").or_else(|| measure("f32")),
+        Precision::I8 => measure("i8"),
+        _ => measure("f32"),
     }
 }
 

@@ -92,8 +92,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome<()> {
     let mut written = 0;
     let count = pipeline
         .run(texts, |_, rows| {
+            output.write(&rows)?;
             written += rows.rows();
-            output.write(&rows)
+            Ok(())
         })
         .map_err(|failure| failure.after(written))?;
     if !arguments.quiet {
