@@ -15,6 +15,12 @@ unset RUSTC RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR
 
 sysroot=$(/usr/bin/rustc --print sysroot)
 
+# The C library that wasm32-wasip1 stands on, where the compiler looks for it; the release's own is too old.
+../debian-backports.sh wasi-libc
+contained=$sysroot/lib/rustlib/wasm32-wasip1/lib/self-contained
+$sudo mkdir -p "$contained"
+$sudo cp /usr/lib/wasm32-wasi/crt1-command.o /usr/lib/wasm32-wasi/crt1-reactor.o /usr/lib/wasm32-wasi/libc.a "$contained/"
+
 # The standard library, built from the very source of that compiler and put where it looks for it, so that a plain
 # cargo build needs no unstable flag.
 standard_library() { # TARGET
@@ -33,12 +39,6 @@ standard_library() { # TARGET
 }
 standard_library wasm32-unknown-unknown
 standard_library wasm32-wasip1
-
-# The C library that the second one stands on, where the compiler looks for it; the release's own is too old.
-../debian-backports.sh wasi-libc
-contained=$sysroot/lib/rustlib/wasm32-wasip1/lib/self-contained
-$sudo mkdir -p "$contained"
-$sudo cp /usr/lib/wasm32-wasi/crt1-command.o /usr/lib/wasm32-wasi/crt1-reactor.o /usr/lib/wasm32-wasi/libc.a "$contained/"
 
 tool=$cache/tools/uform-wasm-bindgen
 want=$(cat bindgen/Cargo.toml bindgen/src/main.rs | sha256sum)
