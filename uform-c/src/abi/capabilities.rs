@@ -80,6 +80,9 @@ pub const UFORM_GPU_CLASS_APPLE_METAL9: uform_gpu_class_t = 11;
 /// Apple GPUs of family 10.
 pub const UFORM_GPU_CLASS_APPLE_METAL10: uform_gpu_class_t = 12;
 
+/// The class of a build for one kind of machine, which is in it on machines that lack its instructions, too.
+const ONLY_CLASS: &CStr = if cfg!(feature = "monoversioned") { c"monoversioned" } else { c"" };
+
 /// A constant string with a terminating zero, made once from a name that is known at compile time.
 fn constant(cell: &'static OnceLock<CString>, text: &str) -> *const c_char {
     guard_value(std::ptr::null(), || {
@@ -107,9 +110,7 @@ pub extern "C" fn uform_version() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn uform_capabilities_compiled() -> *const c_char {
     static TEXT: OnceLock<CString> = OnceLock::new();
-    // Of a machine that lacks what this build was made with, too.
-    let fallback = if cfg!(feature = "monoversioned") { c"monoversioned" } else { c"" };
-    guard_value(fallback.as_ptr(), || constant(&TEXT, cpu::capabilities_compiled()))
+    guard_value(ONLY_CLASS.as_ptr(), || constant(&TEXT, cpu::capabilities_compiled()))
 }
 
 /// The names of the classes that this machine offers to this build, in the form of `uform_capabilities_compiled`.
