@@ -2,38 +2,18 @@
 //! awake. Alone in its process, as it counts the allocations of all threads.
 #![cfg(target_os = "linux")]
 
+mod counting;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use uform_c::executors::{Executor, Mood};
 use uform_c::models::{EmbedOptions, Model, Output, Tokenized};
 
+use counting::ALLOCATIONS;
 use support::{PRECISIONS, load_in, minilm_folder};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: hands every request to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const QUERY: &str = "how do I store vectors close to the program that needs them";
 
